@@ -1,0 +1,537 @@
+"""The writer of LLVM IR text that every back end shares.
+
+Takes: calls such as `e.fadd(a, b)`, one per instruction, on typed values.
+Gives: the text of one function, its helpers and the declarations it needs.
+Invariant: an operation is strict IEEE arithmetic unless `fast_flags` says otherwise, and the two
+operands of a binary operation have one type; a scalar beside a vector is splatted first.
+
+Before, in Python, with `x` a `<4 x float>`::
+
+    e.fma(x, e.const(F32, 2.0), x)
+
+After, in `e.lines`::
+
+    %v1 = call <4 x float> @llvm.fma.v4f32(<4 x float> %x, <4 x float> splat (float 0x40...), ...)
+
+Plain string formatting is used on purpose: a kernel is a few thousand instructions and has to be
+written in milliseconds.
+"""
+
+import math
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import NamedTuple
+
+FLOAT_NAMES = {16: "half", 32: "float", 64: "double"}
+
+
+@dataclass(frozen=True, slots=True)
+class Ty:
+    """The type of an LLVM value: `kind` is "f" (float), "i" (integer) or "p" (pointer)."""
+
+    kind: str
+    bits: int
+    lanes: int = 1
+
+    def __str__(self) -> str:
+        return _type_text(self.kind, self.bits, self.lanes)
+
+    def with_lanes(self, lanes: int) -> "Ty":
+        """Return the type of `lanes` such elements."""
+        return self if lanes == self.lanes else Ty(self.kind, self.bits, lanes)
+
+    @property
+    def element(self) -> "Ty":
+        """The scalar type of one lane."""
+        return self.with_lanes(1)
+
+    @property
+    def as_int(self) -> "Ty":
+        """The integer type of the same width and lanes."""
+        return Ty("i", self.bits, self.lanes)
+
+    @property
+    def as_float(self) -> "Ty":
+        """The floating type of the same width and lanes."""
+        return Ty("f", self.bits, self.lanes)
+
+    @property
+    def as_bool(self) -> "Ty":
+        """The mask type of the same lanes."""
+        return Ty("i", 1, self.lanes)
+
+    @property
+    def suffix(self) -> str:
+        """The name of the type within an overloaded intrinsic: `v16f32`, `i64`, `p0`."""
+        element = "p0" if self.kind == "p" else f"{self.kind}{self.bits}"
+        return element if self.lanes == 1 else f"v{self.lanes}{element}"
+
+
+class Val(NamedTuple):
+    """A typed operand: `ref` is a register (`%v12`), an argument or the text of a constant."""
+
+    ty: Ty
+    ref: str
+
+    @property
+    def is_const(self) -> bool:
+        """Whether the operand is a constant and no register or global."""
+        return self.ref[0] not in "%@"
+
+
+I1, I8, I16, I32, I64 = (Ty("i", bits) for bits in (1, 8, 16, 32, 64))
+F16, F32, F64 = (Ty("f", bits) for bits in (16, 32, 64))
+PTR = Ty("p", 64)
+
+
+@cache
+def _type_text(kind: str, bits: int, lanes: int) -> str:
+    element = FLOAT_NAMES[bits] if kind == "f" else f"i{bits}" if kind == "i" else "ptr"
+    return element if lanes == 1 else f"<{lanes} x {element}>"
+
+
+@lru_cache(maxsize=4096)
+def _const_text(kind: str, bits: int, number: float, sign: float) -> str:
+    """Text of a scalar constant; `sign` only tells 0.0 and -0.0 apart in the cache."""
+    if kind == "p":
+        return "null"
+    if kind == "i":
+        if bits == 1:
+            return "true" if number else "false"
+        value = int(number) & ((1 << bits) - 1)
+        return str(value - (1 << bits) if value >> (bits - 1) else value)
+    if bits == 16:
+        return "0xH" + _pack(">e", number).hex().upper()
+    if bits == 32:  # LLVM wants the float32 value, written as a double
+        number = struct.unpack(">f", _pack(">f", number))[0]
+    return "0x" + struct.pack(">d", number).hex().upper()
+
+
+def _pack(layout: str, number: float) -> bytes:
+    try:
+        return struct.pack(layout, number)
+    except OverflowError:
+        return struct.pack(layout, math.copysign(math.inf, number))
+
+
+class Emitter:
+    """One function body under construction.
+
+    `lines` is public: a caller may swap in another list to emit into another block. `declares`
+    maps a callee to its declaration, `helpers` a name to the text of an internal function.
+    """
+
+    def __init__(self, dialect: str = "opaque", fast_flags: str = "") -> None:
+        if dialect != "opaque":
+            raise ValueError(f"unknown LLVM dialect {dialect!r}; good values: 'opaque'")
+        self.dialect = dialect
+        self.fast_flags = fast_flags
+        self.lines: list[str] = []
+        self.declares: dict[str, str] = {}
+        self.helpers: dict[str, str] = {}
+        self._count = 0
+
+    # Text
+
+    def fresh(self, prefix: str = "v") -> str:
+        """Return a register name that was not handed out before."""
+        self._count += 1
+        return f"%{prefix or 'v'}{self._count}"
+
+    def inst(self, ty: Ty, text: str) -> Val:
+        """Append an instruction with a result."""
+        self._count += 1
+        name = f"%v{self._count}"
+        self.lines.append(f"  {name} = {text}")
+        return Val(ty, name)
+
+    def stmt(self, text: str) -> None:
+        """Append an instruction without a result."""
+        self.lines.append(f"  {text}")
+
+    def label(self, name: str) -> None:
+        """Start the basic block `name` (without "%")."""
+        self.lines.append(f"{name}:")
+
+    def br(self, label: str) -> None:
+        """Jump to a block."""
+        self.lines.append(f"  br label %{label}")
+
+    def cond_br(self, val: Val, a: str, b: str) -> None:
+        """Jump to block `a` when the scalar i1 `val` is true, to `b` otherwise."""
+        self.lines.append(f"  br i1 {val.ref}, label %{a}, label %{b}")
+
+    def phi(self, ty: Ty, *edges: tuple[Val, str]) -> Val:
+        """Join values by the block they come from."""
+        return self.inst(ty, f"phi {ty} " + ", ".join(f"[ {v.ref}, %{b} ]" for v, b in edges))
+
+    def ret(self, val: Val | None = None) -> None:
+        """Return from the function."""
+        self.stmt("ret void" if val is None else f"ret {val.ty} {val.ref}")
+
+    def function(
+        self, name: str, params: Sequence[tuple[Ty, str]], attrs: str = "", ret: Ty | None = None
+    ) -> str:
+        """Return the text of `define name(params)`, then helpers, then declarations."""
+        parts = [self.define(name, params, attrs, ret), *self.helpers.values()]
+        return "\n".join([*parts, *self.declares.values()]) + "\n"
+
+    def define(
+        self,
+        name: str,
+        params: Sequence[tuple[Ty, str]],
+        attrs: str = "",
+        ret: Ty | None = None,
+        linkage: str = "",
+    ) -> str:
+        """Return the text of the function alone; parameter names are given without "%"."""
+        args = ", ".join(f"{ty} %{arg}" for ty, arg in params)
+        head = " ".join(part for part in ("define", linkage, str(ret or "void")) if part)
+        tail = f" {attrs}" if attrs else ""
+        return "\n".join([f"{head} @{name}({args}){tail} {{", *self.lines, "}", ""])
+
+    # Constants and lanes
+
+    def const(self, ty: Ty, number: float) -> Val:
+        """Return an exact constant of `ty`, a splat when `ty` is a vector."""
+        sign = math.copysign(1.0, number) if ty.kind == "f" else 0.0
+        return self._splat_const(ty, _const_text(ty.kind, ty.bits, number, sign))
+
+    def undef(self, ty: Ty) -> Val:
+        """Return a value of `ty` that nobody may look at."""
+        return Val(ty, "poison")
+
+    def iota(self, ty: Ty) -> Val:
+        """Return the constant 0, 1, ..., lanes-1."""
+        numbers = [self.const(ty.element, i) for i in range(ty.lanes)]
+        if ty.lanes == 1:
+            return numbers[0]
+        return Val(ty, "<" + ", ".join(f"{n.ty} {n.ref}" for n in numbers) + ">")
+
+    def splat(self, val: Val, lanes: int) -> Val:
+        """Repeat a scalar in every lane."""
+        if lanes == val.ty.lanes:
+            return val
+        ty = val.ty.with_lanes(lanes)
+        if val.is_const:
+            return self._splat_const(ty, val.ref)
+        one = self.inst(ty, f"insertelement {ty} poison, {val.ty} {val.ref}, i64 0")
+        zeros = f"<{lanes} x i32> zeroinitializer"
+        return self.inst(ty, f"shufflevector {ty} {one.ref}, {ty} poison, {zeros}")
+
+    def extract(self, val: Val, index: int | Val) -> Val:
+        """Return one lane."""
+        if val.ty.lanes == 1:
+            return val
+        return self.inst(
+            val.ty.element, f"extractelement {val.ty} {val.ref}, {self._index_text(index)}"
+        )
+
+    def insert(self, vec: Val, val: Val, index: int | Val) -> Val:
+        """Return `vec` with one lane replaced."""
+        if vec.ty.lanes == 1:
+            return val
+        element = f"{val.ty} {val.ref}, {self._index_text(index)}"
+        return self.inst(vec.ty, f"insertelement {vec.ty} {vec.ref}, {element}")
+
+    def shuffle(self, a: Val, b: Val, indices: Sequence[int]) -> Val:
+        """Return the chosen lanes of `a` followed by `b`; -1 leaves a lane unspecified."""
+        mask = ", ".join("i32 poison" if i < 0 else f"i32 {i}" for i in indices)
+        text = f"shufflevector {a.ty} {a.ref}, {b.ty} {b.ref}, <{len(indices)} x i32> <{mask}>"
+        return self.inst(a.ty.with_lanes(len(indices)), text)
+
+    def _splat_const(self, ty: Ty, text: str) -> Val:
+        return Val(ty, text if ty.lanes == 1 else f"splat ({ty.element} {text})")
+
+    def _index_text(self, index: int | Val) -> str:
+        return f"i64 {index}" if isinstance(index, int) else f"{index.ty} {index.ref}"
+
+    def _same(self, a: Val, b: Val) -> tuple[Val, Val]:
+        lanes = max(a.ty.lanes, b.ty.lanes)
+        return self.splat(a, lanes), self.splat(b, lanes)
+
+    # Floating point
+
+    def _binary(self, op: str, a: Val, b: Val) -> Val:
+        if a.ty.lanes != b.ty.lanes:
+            a, b = self._same(a, b)
+        return self.inst(a.ty, f"{op} {a.ty} {a.ref}, {b.ref}")
+
+    def _fp(self, op: str) -> str:
+        return f"{op} {self.fast_flags}" if self.fast_flags else op
+
+    def fadd(self, a: Val, b: Val) -> Val:
+        """a + b."""
+        return self._binary(self._fp("fadd"), a, b)
+
+    def fsub(self, a: Val, b: Val) -> Val:
+        """a - b."""
+        return self._binary(self._fp("fsub"), a, b)
+
+    def fmul(self, a: Val, b: Val) -> Val:
+        """a * b."""
+        return self._binary(self._fp("fmul"), a, b)
+
+    def fdiv(self, a: Val, b: Val) -> Val:
+        """a / b."""
+        return self._binary(self._fp("fdiv"), a, b)
+
+    def frem(self, a: Val, b: Val) -> Val:
+        """Remainder with the sign of `a`; LLVM turns it into a library call."""
+        return self._binary(self._fp("frem"), a, b)
+
+    def fneg(self, a: Val) -> Val:
+        """-a, a flip of the sign bit."""
+        return self.inst(a.ty, f"{self._fp('fneg')} {a.ty} {a.ref}")
+
+    def fma(self, a: Val, b: Val, c: Val) -> Val:
+        """a * b + c, rounded once."""
+        lanes = max(a.ty.lanes, b.ty.lanes, c.ty.lanes)
+        a, b, c = (self.splat(v, lanes) for v in (a, b, c))
+        return self.intrinsic("fma", a.ty, a, b, c)
+
+    def fabs(self, a: Val) -> Val:
+        """|a|."""
+        return self.intrinsic("fabs", a.ty, a)
+
+    def sqrt(self, a: Val) -> Val:
+        """Correctly rounded square root."""
+        return self.intrinsic("sqrt", a.ty, a)
+
+    def floor(self, a: Val) -> Val:
+        """Round towards -inf."""
+        return self.intrinsic("floor", a.ty, a)
+
+    def ceil(self, a: Val) -> Val:
+        """Round towards +inf."""
+        return self.intrinsic("ceil", a.ty, a)
+
+    def trunc(self, a: Val) -> Val:
+        """Round towards zero."""
+        return self.intrinsic("trunc", a.ty, a)
+
+    def rint(self, a: Val) -> Val:
+        """Round to nearest, ties to even."""
+        return self.intrinsic("rint", a.ty, a)
+
+    def copysign(self, a: Val, b: Val) -> Val:
+        """|a| with the sign of `b`."""
+        a, b = self._same(a, b)
+        return self.intrinsic("copysign", a.ty, a, b)
+
+    def fcmp(self, pred: str, a: Val, b: Val) -> Val:
+        """Compare floats; `pred` as in LLVM: oeq, olt, une, uno, ..."""
+        a, b = self._same(a, b)
+        return self.inst(a.ty.as_bool, f"{self._fp('fcmp')} {pred} {a.ty} {a.ref}, {b.ref}")
+
+    # Integers
+
+    def add(self, a: Val, b: Val) -> Val:
+        """a + b, wrapping."""
+        return self._binary("add", a, b)
+
+    def sub(self, a: Val, b: Val) -> Val:
+        """a - b, wrapping."""
+        return self._binary("sub", a, b)
+
+    def mul(self, a: Val, b: Val) -> Val:
+        """a * b, wrapping."""
+        return self._binary("mul", a, b)
+
+    def sdiv(self, a: Val, b: Val) -> Val:
+        """Signed quotient towards zero; the caller rules out zero and INT_MIN / -1."""
+        return self._binary("sdiv", a, b)
+
+    def udiv(self, a: Val, b: Val) -> Val:
+        """Unsigned quotient; the caller rules out zero."""
+        return self._binary("udiv", a, b)
+
+    def srem(self, a: Val, b: Val) -> Val:
+        """Signed remainder with the sign of `a`; the caller rules out zero and INT_MIN % -1."""
+        return self._binary("srem", a, b)
+
+    def urem(self, a: Val, b: Val) -> Val:
+        """Unsigned remainder; the caller rules out zero."""
+        return self._binary("urem", a, b)
+
+    def and_(self, a: Val, b: Val) -> Val:
+        """a & b."""
+        return self._binary("and", a, b)
+
+    def or_(self, a: Val, b: Val) -> Val:
+        """a | b."""
+        return self._binary("or", a, b)
+
+    def xor(self, a: Val, b: Val) -> Val:
+        """a ^ b."""
+        return self._binary("xor", a, b)
+
+    def shl(self, a: Val, b: Val) -> Val:
+        """a << b; the caller keeps b below the width."""
+        return self._binary("shl", a, b)
+
+    def lshr(self, a: Val, b: Val) -> Val:
+        """Unsigned a >> b; the caller keeps b below the width."""
+        return self._binary("lshr", a, b)
+
+    def ashr(self, a: Val, b: Val) -> Val:
+        """Signed a >> b; the caller keeps b below the width."""
+        return self._binary("ashr", a, b)
+
+    def neg(self, a: Val) -> Val:
+        """-a, wrapping."""
+        return self._binary("sub", self.const(a.ty, 0), a)
+
+    def not_(self, a: Val) -> Val:
+        """~a."""
+        return self._binary("xor", a, self.const(a.ty, -1))
+
+    def icmp(self, pred: str, a: Val, b: Val) -> Val:
+        """Compare integers; `pred` as in LLVM: eq, slt, uge, ..."""
+        a, b = self._same(a, b)
+        return self.inst(a.ty.as_bool, f"icmp {pred} {a.ty} {a.ref}, {b.ref}")
+
+    def select(self, c: Val, a: Val, b: Val) -> Val:
+        """`a` where `c` is true, `b` elsewhere."""
+        lanes = max(c.ty.lanes, a.ty.lanes, b.ty.lanes)
+        a, b = self.splat(a, lanes), self.splat(b, lanes)
+        return self.inst(a.ty, f"select {c.ty} {c.ref}, {a.ty} {a.ref}, {b.ty} {b.ref}")
+
+    # Conversions; the lanes are those of the operand
+
+    def _convert(self, op: str, a: Val, ty: Ty) -> Val:
+        ty = ty.with_lanes(a.ty.lanes)
+        return a if ty == a.ty else self.inst(ty, f"{op} {a.ty} {a.ref} to {ty}")
+
+    def zext(self, a: Val, ty: Ty) -> Val:
+        """Widen an unsigned integer."""
+        return self._convert("zext", a, ty)
+
+    def sext(self, a: Val, ty: Ty) -> Val:
+        """Widen a signed integer."""
+        return self._convert("sext", a, ty)
+
+    def trunc_int(self, a: Val, ty: Ty) -> Val:
+        """Keep the low bits."""
+        return self._convert("trunc", a, ty)
+
+    def sitofp(self, a: Val, ty: Ty) -> Val:
+        """Signed integer to float."""
+        return self._convert("sitofp", a, ty)
+
+    def uitofp(self, a: Val, ty: Ty) -> Val:
+        """Unsigned integer to float."""
+        return self._convert("uitofp", a, ty)
+
+    def fptosi(self, a: Val, ty: Ty) -> Val:
+        """Float to signed integer; poison out of range."""
+        return self._convert("fptosi", a, ty)
+
+    def fptoui(self, a: Val, ty: Ty) -> Val:
+        """Float to unsigned integer; poison out of range."""
+        return self._convert("fptoui", a, ty)
+
+    def fpext(self, a: Val, ty: Ty) -> Val:
+        """Widen a float."""
+        return self._convert("fpext", a, ty)
+
+    def fptrunc(self, a: Val, ty: Ty) -> Val:
+        """Narrow a float, rounding once."""
+        return self._convert("fptrunc", a, ty)
+
+    def bitcast(self, a: Val, ty: Ty) -> Val:
+        """The same bits as another type; `ty` is the whole type, lanes included."""
+        return a if ty == a.ty else self.inst(ty, f"bitcast {a.ty} {a.ref} to {ty}")
+
+    # Calls
+
+    def call(self, name: str, ret_ty: Ty | None, *vals: Val) -> Val:
+        """Call `name`, declared unless it is a helper; `ret_ty` None is a call without a result."""
+        result = str(ret_ty or "void")
+        if name not in self.declares and name not in self.helpers:
+            types = ", ".join([str(v.ty) for v in vals])
+            self.declares[name] = f"declare {result} @{name}({types})"
+        flags = self.fast_flags if ret_ty is not None and ret_ty.kind == "f" else ""
+        args = ", ".join([f"{v.ty} {v.ref}" for v in vals])
+        text = f"call {flags + ' ' if flags else ''}{result} @{name}({args})"
+        if ret_ty is not None:
+            return self.inst(ret_ty, text)
+        self.stmt(text)
+        return Val(I1, "poison")
+
+    def intrinsic(self, name: str, ret_ty: Ty, *vals: Val) -> Val:
+        """Call `llvm.<name>` overloaded on the type of its result."""
+        return self.call(f"llvm.{name}.{ret_ty.suffix}", ret_ty, *vals)
+
+    # Memory
+
+    def gep(self, ptr: Val, byte_offset: Val) -> Val:
+        """Return `ptr` moved by bytes; a vector of offsets gives a vector of pointers."""
+        lanes = max(ptr.ty.lanes, byte_offset.ty.lanes)
+        offset = f"{byte_offset.ty} {byte_offset.ref}"
+        return self.inst(PTR.with_lanes(lanes), f"getelementptr i8, {ptr.ty} {ptr.ref}, {offset}")
+
+    def load(self, ty: Ty, ptr: Val, align: int = 1, meta: str = "") -> Val:
+        """Load a scalar or contiguous lanes; `meta` is appended, such as `!nontemporal !0`."""
+        tail = f", {meta}" if meta else ""
+        return self.inst(ty, f"load {ty}, ptr {ptr.ref}, align {align}{tail}")
+
+    def store(self, val: Val, ptr: Val, align: int = 1, meta: str = "") -> None:
+        """Store a scalar or contiguous lanes."""
+        tail = f", {meta}" if meta else ""
+        self.stmt(f"store {val.ty} {val.ref}, ptr {ptr.ref}, align {align}{tail}")
+
+    def masked_load(self, ty: Ty, ptr: Val, mask: Val, passthru: Val, align: int = 1) -> Val:
+        """Load the lanes whose mask is set and take the others from `passthru`."""
+        many = _vector_text(ty)
+        name = f"llvm.masked.load.v{ty.lanes}{ty.element.suffix}.p0"
+        self._declare(name, f"{many} @{name}(ptr, {_vector_text(mask.ty)}, {many})")
+        tail = f"{self._as_vector(mask)}, {self._as_vector(passthru)}"
+        return self._vector_result(ty, f"call {many} @{name}(ptr align {align} {ptr.ref}, {tail})")
+
+    def masked_store(self, val: Val, ptr: Val, mask: Val, align: int = 1) -> None:
+        """Store the lanes whose mask is set."""
+        name = f"llvm.masked.store.v{val.ty.lanes}{val.ty.element.suffix}.p0"
+        self._declare(name, f"void @{name}({_vector_text(val.ty)}, ptr, {_vector_text(mask.ty)})")
+        value, where = self._as_vector(val), self._as_vector(mask)
+        self.stmt(f"call void @{name}({value}, ptr align {align} {ptr.ref}, {where})")
+
+    def gather(self, ty: Ty, ptrs: Val, mask: Val, passthru: Val, align: int = 1) -> Val:
+        """Load one element per pointer where the mask is set, else take `passthru`."""
+        many, where = _vector_text(ty), _vector_text(ptrs.ty)
+        name = f"llvm.masked.gather.v{ty.lanes}{ty.element.suffix}.v{ty.lanes}p0"
+        self._declare(name, f"{many} @{name}({where}, {_vector_text(mask.ty)}, {many})")
+        pointers = self._as_vector(ptrs, f" align {align}")
+        tail = f"{self._as_vector(mask)}, {self._as_vector(passthru)}"
+        return self._vector_result(ty, f"call {many} @{name}({pointers}, {tail})")
+
+    def scatter(self, val: Val, ptrs: Val, mask: Val, align: int = 1) -> None:
+        """Store one element per pointer where the mask is set; later lanes win."""
+        types = ", ".join(_vector_text(v.ty) for v in (val, ptrs, mask))
+        name = f"llvm.masked.scatter.v{val.ty.lanes}{val.ty.element.suffix}.v{val.ty.lanes}p0"
+        self._declare(name, f"void @{name}({types})")
+        pointers = self._as_vector(ptrs, f" align {align}")
+        self.stmt(f"call void @{name}({self._as_vector(val)}, {pointers}, {self._as_vector(mask)})")
+
+    def _declare(self, name: str, signature: str) -> None:
+        self.declares.setdefault(name, f"declare {signature}")
+
+    def _as_vector(self, val: Val, attrs: str = "") -> str:
+        """Operand text as a vector: masked intrinsics know no scalars."""
+        if val.ty.lanes > 1:
+            return f"{val.ty}{attrs} {val.ref}"
+        many = _vector_text(val.ty)
+        one = self.inst(val.ty, f"insertelement {many} poison, {val.ty} {val.ref}, i64 0")
+        return f"{many}{attrs} {one.ref}"
+
+    def _vector_result(self, ty: Ty, text: str) -> Val:
+        result = self.inst(ty, text)
+        if ty.lanes > 1:
+            return result
+        return self.inst(ty, f"extractelement {_vector_text(ty)} {result.ref}, i64 0")
+
+
+def _vector_text(ty: Ty) -> str:
+    return str(ty) if ty.lanes > 1 else f"<1 x {ty}>"
