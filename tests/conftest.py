@@ -92,7 +92,7 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
             return
-        assert path.exists(), f"no golden text {path.name}: {ADVICE}"
-        assert text == path.read_text(encoding="utf-8"), f"{path.name} differs: {ADVICE}"
+        assert path.exists(), f"no golden text {name}.txt: {ADVICE}"
+        assert text == path.read_text(encoding="utf-8"), f"{name}.txt differs: {ADVICE}"
 
     return compare
