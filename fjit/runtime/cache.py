@@ -1,8 +1,8 @@
 """Object code kept on disk between processes: digest-checked, owner-only, bounded in size.
 
-Takes bytes under a key (64 hex digits), gives them back or nothing. Invariant: `get` returns exactly
-what some process of this user once `put` under that key, or None; no failure of the disk reaches
-the caller, it only shows in `stats()`. Entries are data, never unpickled.
+Takes bytes under a key (64 hex digits), gives them back or nothing. Invariant: `get` returns
+exactly what some process of this user once `put` under that key, or None; no failure of the disk
+reaches the caller, it only shows in `stats()`. Entries are data, never unpickled.
 
 An entry is one file: a magic line, the sha256 of the payload in hex and a newline, the payload.
 """

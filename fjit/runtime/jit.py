@@ -1,7 +1,7 @@
 """Machine code from LLVM IR text: compile, load, and keep the object code on disk.
 
-Takes IR text and a `CpuTarget`, gives a `Module` whose functions have addresses. Invariant: the code
-at an address stays valid as long as its `Module` is referenced; the same text and target give
+Takes IR text and a `CpuTarget`, gives a `Module` whose functions have addresses. Invariant: the
+code at an address stays valid as long as its `Module` is referenced; the same text and target give
 the same object bytes, whether compiled now or read from the cache.
 
     define i64 @twice(i64 %x) {            >>> module.address("twice")
@@ -51,6 +51,10 @@ class Module:
         if name not in self.exports:
             raise KeyError(f"{name!r} is not among the module's exports {self.exports}")
         return int(self._code[name])
+
+    def keep_loaded(self) -> None:
+        """Never unload this code: for threads that run it until the process ends."""
+        self._code.detach()
 
 
 def compile_module(
