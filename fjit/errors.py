@@ -1,0 +1,97 @@
+"""Every error fjit raises, in one hierarchy; each also is the Python error a NumPy user expects.
+
+Takes nothing, gives exception classes. Invariant: the text says what was asked, what was seen, the
+user's file and line where one is known, and what to write instead.
+"""
+
+
+class FjitError(Exception):
+    """Base class of all errors raised by fjit."""
+
+
+class FjitTypeError(FjitError, TypeError):
+    """An operand's type or dtype does not fit the operation."""
+
+
+class FjitValueError(FjitError, ValueError):
+    """A value, such as an axis, a shape or an option, does not fit the operation."""
+
+
+class FjitIndexError(FjitError, IndexError):
+    """An index is outside the array it selects from."""
+
+
+class ShapeError(FjitValueError):
+    """Shapes of operands do not fit each other."""
+
+
+class ReadOnlyError(FjitValueError):
+    """A write into an argument that is marked read-only."""
+
+
+class BranchError(FjitTypeError, FjitValueError):
+    """Python control flow or conversion needs the value of a traced array."""
+
+
+class LeakedTracerError(FjitError):
+    """A traced value was used after the trace that made it had ended."""
+
+
+class UnsupportedError(FjitTypeError):
+    """A dtype, function or argument that fjit does not handle, with what to use instead."""
+
+
+class InternalError(FjitError):
+    """A bug in fjit: an invariant of the program, plan or code generator does not hold."""
+
+
+BRANCH_ADVICE = (
+    "Write it without a branch: np.where(condition, a, b) or np.select(...) picks per element; "
+    "fjit.cond and fjit.while_loop take functions. Arguments that steer Python code can be named "
+    "in static_argnames."
+)
+
+
+def branch_error(what: str, aval: str, where: str) -> BranchError:
+    """The error for Python code that asks a traced array for its value.
+
+    `what` is the conversion asked for ("bool()", "int()"), `aval` the printed type of the traced
+    value, `where` the user's file and line.
+    """
+    return BranchError(
+        f"{what} of a traced array {aval} at {where}: its value is not known while the function "
+        f"is traced. {BRANCH_ADVICE}"
+    )
+
+
+def leaked_error(where: str) -> LeakedTracerError:
+    """The error for a traced value that outlived its trace."""
+    return LeakedTracerError(
+        f"a traced array leaked out of the fused function that made it (made at {where}): it has "
+        "no value of its own. Return it from the function instead of storing it elsewhere."
+    )
+
+
+def broadcast_error(shapes: tuple[tuple[object, ...], ...], where: str) -> ShapeError:
+    """The error for operands whose shapes do not broadcast."""
+    text = " ".join(
+        "(" + ",".join(map(str, s)) + ("," if len(s) == 1 else "") + ")" for s in shapes
+    )
+    return ShapeError(
+        f"operands could not be broadcast together with shapes {text} at {where}: sizes must be "
+        "equal or 1 on every axis, counted from the last. Add an axis with x[:, None] or reshape."
+    )
+
+
+def dtype_error(dtype: object, what: str) -> UnsupportedError:
+    """The error for an array of a dtype outside fjit's set."""
+    return UnsupportedError(
+        f"{what} has dtype {dtype}, which fjit does not handle: use bool, a fixed-width integer or "
+        "a float dtype (structured, object, string and datetime arrays and masked arrays stay "
+        "outside fused functions; convert with x.astype(...) or x.filled(...))."
+    )
+
+
+def unsupported_function(name: str, instead: str, where: str) -> UnsupportedError:
+    """The error for a NumPy function that cannot be traced."""
+    return UnsupportedError(f"{name} at {where} is not supported in a fused function: {instead}")

@@ -1,0 +1,133 @@
+"""One tracing session: the trace, the buffers of its arguments, and the arrays it captured.
+
+Takes argument descriptions, gives traced arguments; at the end it knows the program's outputs, the
+write-backs and which array each captured input comes from. One session is current per thread.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fjit.core import dtypes
+from fjit.core.ir import Atom, Aval, Var
+from fjit.core.trace import Trace, where
+from fjit.errors import LeakedTracerError, leaked_error
+from fjit.frontend.layout import Strides, c_strides
+
+
+@dataclass(slots=True, eq=False)
+class Buffer:
+    """Memory that traced arrays share: its present value, its strides, and who owns it.
+
+    `argument` is the position among the program's inputs for an argument or a captured array;
+    `version` grows with every write; strides count elements.
+    """
+
+    value: Atom
+    strides: Strides
+    writeable: bool = True
+    argument: int | None = None
+    version: int = 0
+    made_at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """A program input that is not an argument: an array read from outside the function.
+
+    `array` is the object met while tracing. With `reread` the array is fetched anew at every call
+    (a global, a closure cell); without it the array was made inside the function and is constant.
+    """
+
+    array: np.ndarray[Any, Any]
+    reread: Callable[[], np.ndarray[Any, Any]] | None
+
+
+@dataclass(slots=True)
+class Session:
+    """State of the function being traced."""
+
+    trace: Trace
+    inputs: list[Buffer] = field(default_factory=list)
+    captures: dict[int, Capture] = field(default_factory=dict)
+    int_ranges: dict[Var, tuple[int, int]] = field(default_factory=dict)
+    _by_id: dict[int, Buffer] = field(default_factory=dict)
+
+    def add_input(self, aval: Aval, strides: Strides, writeable: bool) -> Buffer:
+        """A buffer for the next program input."""
+        buffer = Buffer(self.trace.add_input(aval), strides, writeable, len(self.inputs))
+        self.inputs.append(buffer)
+        return buffer
+
+    def capture(
+        self,
+        array: np.ndarray[Any, Any],
+        reread: Callable[[], np.ndarray[Any, Any]] | None = None,
+    ) -> Buffer:
+        """The buffer of an array met during the trace; the same object gives the same buffer."""
+        known = self._by_id.get(id(array))
+        if known is not None:
+            return known
+        dtype = dtypes.canonical(array.dtype, "a captured array")
+        strides = element_strides(array)
+        buffer = self.add_input(Aval(array.shape, dtype), strides, array.flags.writeable)
+        self.captures[len(self.inputs) - 1] = Capture(array, reread)
+        self._by_id[id(array)] = buffer
+        return buffer
+
+    def register_argument(self, array: object, buffer: Buffer) -> None:
+        """Let later meetings of the same array object find the argument's buffer."""
+        self._by_id[id(array)] = buffer
+
+
+def element_strides(array: np.ndarray[Any, Any]) -> Strides:
+    """Strides of an array in elements (rounded for arrays with odd byte strides)."""
+    if array.flags.c_contiguous:
+        return c_strides(array.shape)
+    return tuple(s // array.itemsize for s in array.strides)
+
+
+class _Stack(threading.local):
+    def __init__(self) -> None:
+        self.sessions: list[Session] = []
+
+
+_stack = _Stack()
+
+
+def current() -> Session:
+    """The current session; raises LeakedTracerError outside of one."""
+    if not _stack.sessions:
+        raise LeakedTracerError(
+            f"a traced array is used at {where()} outside of the function that made it; it leaked "
+            "out through a global, closure or attribute. Return it instead."
+        )
+    return _stack.sessions[-1]
+
+
+def is_tracing() -> bool:
+    """Whether a session is open in this thread."""
+    return bool(_stack.sessions)
+
+
+def check_open(buffer: Buffer, trace: Trace) -> None:
+    """Raise LeakedTracerError if the trace that made `buffer` has ended."""
+    if not trace.open:
+        raise leaked_error(buffer.made_at or "an unknown place")
+
+
+class open_session:
+    """`with open_session(trace) as session:` makes a session current."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.session = Session(trace)
+
+    def __enter__(self) -> Session:
+        _stack.sessions.append(self.session)
+        return self.session
+
+    def __exit__(self, *_: object) -> None:
+        _stack.sessions.pop()

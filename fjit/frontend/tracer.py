@@ -1,0 +1,461 @@
+"""The traced array: a handle on a versioned buffer that behaves like an ndarray.
+
+Takes operators, ndarray methods and NumPy's protocols, gives equations in the current trace. What a
+NumPy function does to traced values is registered in `UFUNCS` and `FUNCTIONS` by the files of
+`frontend/numpy`. Invariant: a tracer's value is its buffer's value seen through its view steps.
+
+    def f(x): y = x[::2]; y += 1       records       b = slice[...] a;  c = add b 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NoReturn
+
+import numpy as np
+
+from fjit.core import dtypes
+from fjit.core.ir import Atom, Aval, Shape, Sym
+from fjit.core.trace import Trace, where
+from fjit.errors import (
+    FjitTypeError,
+    FjitValueError,
+    ReadOnlyError,
+    branch_error,
+    leaked_error,
+    unsupported_function,
+)
+from fjit.frontend import views
+from fjit.frontend.layout import Strides, c_strides
+from fjit.frontend.session import Buffer, current
+
+Function = Callable[..., Any]  # user-facing functions take and return anything NumPy does
+UFUNCS: Final[dict[str, Function]] = {}
+"""Ufunc name -> function(*operands, out=None, where=True, dtype=None, casting='same_kind', ...)."""
+UFUNC_METHODS: Final[dict[str, Function]] = {}
+"""Method name (reduce, accumulate, outer, reduceat, at) -> function(ufunc, *operands, **keywords)."""
+FUNCTIONS: Final[dict[Any, Function]] = {}
+"""NumPy function object -> function with the same signature for traced operands."""
+
+
+def implements(*numpy_functions: Any) -> Callable[[Function], Function]:
+    """Register the decorated function as the traced meaning of NumPy functions."""
+
+    def register(function: Function) -> Function:
+        for numpy_function in numpy_functions:
+            assert numpy_function not in FUNCTIONS, numpy_function
+            FUNCTIONS[numpy_function] = function
+        return function
+
+    return register
+
+
+def _ufunc(name: str) -> Function:
+    return lambda *operands, **keywords: UFUNCS[name](*operands, **keywords)
+
+
+def _binary(name: str) -> Function:
+    def method(self: Tracer, other: Any) -> Any:
+        return UFUNCS[name](self, other)
+
+    return method
+
+
+def _reflected(name: str) -> Function:
+    def method(self: Tracer, other: Any) -> Any:
+        return UFUNCS[name](other, self)
+
+    return method
+
+
+def _inplace(name: str) -> Function:
+    def method(self: Tracer, other: Any) -> Any:
+        if self.is_scalar:
+            return UFUNCS[name](self, other)
+        return UFUNCS[name](self, other, out=self)
+
+    return method
+
+
+def _unary(name: str) -> Function:
+    def method(self: Tracer) -> Any:
+        return UFUNCS[name](self)
+
+    return method
+
+
+def _method(function: Any) -> Function:
+    """An ndarray method that is the NumPy function with the array as first argument."""
+
+    def method(self: Tracer, *args: Any, **keywords: Any) -> Any:
+        return FUNCTIONS[function](self, *args, **keywords)
+
+    method.__name__ = getattr(function, "__name__", "method")
+    return method
+
+
+class Tracer:
+    """A traced array, scalar or Python number.
+
+    `weak` is float, int, bool or None: a Python number follows NEP 50's rules for Python scalars.
+    `is_scalar` tells NumPy scalars (immutable, returned as scalars) from 0-d arrays.
+    """
+
+    __slots__ = ("_at", "_cached", "_trace", "buffer", "is_scalar", "steps", "weak")
+    __array_priority__ = 1000.0
+
+    def __init__(
+        self,
+        trace: Trace,
+        buffer: Buffer,
+        steps: tuple[views.Step, ...] = (),
+        *,
+        weak: type | None = None,
+        is_scalar: bool = False,
+    ) -> None:
+        self._trace = trace
+        self.buffer = buffer
+        self.steps = steps
+        self.weak = weak
+        self.is_scalar = is_scalar
+        self._cached: Atom | None = None
+        self._at = -1
+
+    # ---- value and type -------------------------------------------------------------------
+    @property
+    def atom(self) -> Atom:
+        """The present value: the buffer's, seen through the view steps."""
+        if not self._trace.open:
+            raise leaked_error(self.buffer.made_at or "an unknown place")
+        if not self.steps:
+            return self.buffer.value
+        if self._at != self.buffer.version or self._cached is None:
+            self._cached = views.read(self._trace, self.buffer.value, self.steps)
+            self._at = self.buffer.version
+        return self._cached
+
+    @property
+    def aval(self) -> Aval:
+        """Shape and dtype; symbolic extents included."""
+        return self.atom.aval
+
+    @property
+    def element_strides(self) -> Strides:
+        """Strides in elements, as NumPy would lay this array out."""
+        return self.steps[-1].strides if self.steps else self.buffer.strides
+
+    def view(self, step_or_dtype: Any = None, **keywords: Any) -> Any:
+        """With a view step: the view (internal). With a dtype: ndarray.view, where it has a meaning."""
+        if isinstance(step_or_dtype, (views.Slice, views.Transpose, views.Reshape,
+                                      views.Diagonal, views.Broadcast)):  # fmt: skip
+            return Tracer(self._trace, self.buffer, (*self.steps, step_or_dtype))
+        if step_or_dtype is None or step_or_dtype is np.ndarray:
+            return Tracer(self._trace, self.buffer, self.steps)
+        if np.dtype(step_or_dtype) == self.dtype:
+            return Tracer(self._trace, self.buffer, self.steps)
+        raise unsupported_function(
+            "ndarray.view with another dtype", "use x.astype(...), or view outside", where()
+        )
+
+    def assign(self, value: Atom) -> None:
+        """Set the whole of this array (a view or a base) to `value` of its shape and dtype."""
+        if not self._trace.open:
+            raise leaked_error(self.buffer.made_at or "an unknown place")
+        if not self.buffer.writeable:
+            raise ReadOnlyError(
+                f"assignment destination is read-only, at {where()}: the argument is marked "
+                "read-only; write to x.copy() instead"
+            )
+        assert value.aval == self.aval, f"{value.aval} into {self.aval}"
+        buffer = self.buffer
+        buffer.value = views.write(self._trace, buffer.value, self.steps, value)
+        buffer.version += 1
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The shape; a symbolic extent is a traced int."""
+        shape = self.aval.shape
+        if all(isinstance(e, int) for e in shape):
+            return shape
+        return tuple(extent_value(self._trace, e) if isinstance(e, Sym) else e for e in shape)
+
+    @property
+    def static_shape(self) -> Shape:
+        """The shape with symbols as symbols."""
+        return self.aval.shape
+
+    dtype = property(lambda self: self.aval.dtype, doc="NumPy dtype.")
+    ndim = property(lambda self: len(self.aval.shape), doc="Number of axes.")
+    itemsize = property(lambda self: self.aval.dtype.itemsize, doc="Bytes per element.")
+    T = property(lambda self: FUNCTIONS[np.transpose](self), doc="Axes reversed, a view.")
+    mT = property(lambda self: FUNCTIONS[np.matrix_transpose](self), doc="Last two axes swapped.")
+    real = property(lambda self: self, doc="The array itself: complex dtypes come later.")
+    flat = property(lambda self: FUNCTIONS[np.ravel](self), doc="The elements in C order.")
+    base = property(lambda self: None, doc="None; views are tracked inside the trace.")
+
+    @property
+    def imag(self) -> Any:
+        """Zeros of the array's shape."""
+        return FUNCTIONS[np.zeros_like](self)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Strides in bytes, as NumPy would lay this array out."""
+        return tuple(s * self.dtype.itemsize for s in self.element_strides)
+
+    @property
+    def flags(self) -> Any:
+        """The flags of an array with this layout."""
+        shape = tuple(e if isinstance(e, int) else e.bound for e in self.aval.shape)
+        ghost = np.lib.stride_tricks.as_strided(
+            np.empty(1, self.dtype), shape, self.strides, writeable=self.buffer.writeable
+        )
+        return ghost.flags
+
+    @property
+    def size(self) -> Any:
+        """Number of elements; a traced int where an extent is symbolic."""
+        total: Any = 1
+        for extent in self.shape:
+            total = total * extent
+        return total
+
+    @property
+    def nbytes(self) -> Any:
+        """Number of bytes of data."""
+        return self.size * self.itemsize
+
+    # ---- NumPy's protocols ----------------------------------------------------------------
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
+        out = keywords.get("out")
+        if isinstance(out, tuple) and len(out) == 1:
+            keywords["out"] = out[0]
+        if method != "__call__":
+            return UFUNC_METHODS[method](ufunc, *inputs, **keywords)
+        implementation = UFUNCS.get(ufunc.__name__)
+        if implementation is None or getattr(np, ufunc.__name__, None) is not ufunc:
+            raise unsupported_function(
+                f"the ufunc {ufunc.__name__}",
+                "compute it outside, or write it with NumPy's own functions",
+                where(),
+            )
+        return implementation(*inputs, **keywords)
+
+    def __array_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> Any:
+        implementation = FUNCTIONS.get(function)
+        if implementation is None:
+            name = f"{getattr(function, '__module__', 'numpy')}.{function.__name__}"
+            raise unsupported_function(
+                name, "call it outside, on arrays, or write it with supported functions", where()
+            )
+        return implementation(*args, **keywords)
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        raise FjitTypeError(
+            f"a traced array {self.aval} cannot become a NumPy array, at {where()}: its value is "
+            "not known while the function is traced. Keep computing with NumPy functions on it, "
+            "fill an array made with np.zeros/np.empty, or use np.stack for a list of values."
+        )
+
+    # ---- Python's protocols ---------------------------------------------------------------
+    def __bool__(self) -> bool:
+        raise branch_error("bool()", str(self.aval), where())
+
+    def __index__(self) -> int:
+        raise branch_error("an index or integer", str(self.aval), where())
+
+    def __int__(self) -> int:
+        raise branch_error("int()", str(self.aval), where())
+
+    def __float__(self) -> float:
+        raise branch_error("float()", str(self.aval), where())
+
+    def __complex__(self) -> complex:
+        raise branch_error("complex()", str(self.aval), where())
+
+    def __hash__(self) -> int:
+        raise TypeError("unhashable type: 'numpy.ndarray'")
+
+    def __len__(self) -> int:
+        if not self.aval.shape:
+            raise FjitTypeError("len() of unsized object")
+        extent = self.aval.shape[0]
+        if isinstance(extent, Sym):
+            raise branch_error("len()", str(self.aval), where())
+        return extent
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.aval.shape:
+            raise FjitTypeError("iteration over a 0-d array")
+        for i in range(len(self)):
+            yield self[i]
+
+    def __contains__(self, value: Any) -> Any:
+        return bool(FUNCTIONS[np.any](self == value))
+
+    def __repr__(self) -> str:
+        return f"Traced<{self.aval}>" if self._trace.open else "Traced<leaked>"
+
+    def __format__(self, spec: str) -> str:
+        return repr(self)
+
+    def __copy__(self) -> Any:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.copy()
+
+    def __getitem__(self, index: Any) -> Any:
+        return GETITEM[0](self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        SETITEM[0](self, index, value)
+
+    def __fjit_float__(self) -> Any:
+        return self._as_python(float, dtypes.F64)
+
+    def __fjit_int__(self) -> Any:
+        return self._as_python(int, dtypes.I64)
+
+    def __fjit_bool__(self) -> Any:
+        return self._as_python(bool, dtypes.BOOL)
+
+    def _as_python(self, kind: type, dtype: np.dtype[Any]) -> Any:
+        if self.aval.bound != 1:
+            raise FjitTypeError(
+                f"only 0-dimensional arrays can be converted to Python scalars, at {where()}: "
+                f"this one is {self.aval}"
+            )
+        scalar = FUNCTIONS[np.reshape](self, ()).astype(dtype)
+        return Tracer(self._trace, scalar.buffer, scalar.steps, weak=kind, is_scalar=True)
+
+    def item(self, *index: int) -> Any:
+        """The element as a traced Python number."""
+        element = self if not index else FUNCTIONS[np.ravel](self)[index[0]] if (
+            len(index) == 1
+        ) else self[tuple(index)]  # fmt: skip
+        kind = {"f": float, "b": bool}.get(self.dtype.kind, int)
+        return element._as_python(
+            kind, {float: dtypes.F64, bool: dtypes.BOOL, int: dtypes.I64}[kind]
+        )
+
+    def tolist(self) -> NoReturn:
+        """Refused: nested Python lists need values."""
+        raise branch_error("tolist()", str(self.aval), where())
+
+    # ---- operators ------------------------------------------------------------------------
+    # fmt: off
+    __add__, __radd__, __iadd__ = _binary("add"), _reflected("add"), _inplace("add")
+    __sub__, __rsub__, __isub__ = _binary("subtract"), _reflected("subtract"), _inplace("subtract")
+    __mul__, __rmul__, __imul__ = _binary("multiply"), _reflected("multiply"), _inplace("multiply")
+    __truediv__, __rtruediv__, __itruediv__ = _binary("divide"), _reflected("divide"), _inplace("divide")
+    __floordiv__, __rfloordiv__, __ifloordiv__ = _binary("floor_divide"), _reflected("floor_divide"), _inplace("floor_divide")  # noqa: E501
+    __mod__, __rmod__, __imod__ = _binary("remainder"), _reflected("remainder"), _inplace("remainder")
+    __divmod__, __rdivmod__     = _binary("divmod"), _reflected("divmod")
+    __and__, __rand__, __iand__ = _binary("bitwise_and"), _reflected("bitwise_and"), _inplace("bitwise_and")
+    __or__, __ror__, __ior__    = _binary("bitwise_or"), _reflected("bitwise_or"), _inplace("bitwise_or")
+    __xor__, __rxor__, __ixor__ = _binary("bitwise_xor"), _reflected("bitwise_xor"), _inplace("bitwise_xor")
+    __lshift__, __rlshift__, __ilshift__ = _binary("left_shift"), _reflected("left_shift"), _inplace("left_shift")  # noqa: E501
+    __rshift__, __rrshift__, __irshift__ = _binary("right_shift"), _reflected("right_shift"), _inplace("right_shift")  # noqa: E501
+    __matmul__, __rmatmul__, __imatmul__ = _binary("matmul"), _reflected("matmul"), _inplace("matmul")
+    __pow__, __rpow__, __ipow__ = _binary("power"), _reflected("power"), _inplace("power")
+    __eq__, __ne__ = _binary("equal"), _binary("not_equal")  # type: ignore[assignment]
+    __lt__, __le__ = _binary("less"), _binary("less_equal")
+    __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
+    __neg__, __pos__ = _unary("negative"), _unary("positive")
+    __abs__, __invert__ = _unary("absolute"), _unary("invert")
+    # fmt: on
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return FUNCTIONS[np.round](self, digits or 0)
+
+    # ---- ndarray methods ------------------------------------------------------------------
+    # fmt: off
+    all, any, argmax, argmin = _method(np.all), _method(np.any), _method(np.argmax), _method(np.argmin)
+    argsort, clip, compress = _method(np.argsort), _method(np.clip), None
+    conj = conjugate = _method(np.conjugate)
+    copy, cumprod, cumsum = _method(np.copy), _method(np.cumprod), _method(np.cumsum)
+    diagonal, dot = _method(np.diagonal), _method(np.dot)
+    max, mean, min, nonzero = _method(np.max), _method(np.mean), _method(np.min), _method(np.nonzero)
+    prod, ravel, repeat = _method(np.prod), _method(np.ravel), _method(np.repeat)
+    round, searchsorted, squeeze = _method(np.round), _method(np.searchsorted), _method(np.squeeze)
+    std, sum, swapaxes, take = _method(np.std), _method(np.sum), _method(np.swapaxes), _method(np.take)
+    trace, var = _method(np.trace), _method(np.var)
+    # fmt: on
+
+    def compress(self, condition: Any, axis: int | None = None, out: Any = None) -> Any:  # type: ignore[no-redef]  # noqa: F811
+        """See np.compress."""
+        return FUNCTIONS[np.compress](condition, self, axis=axis, out=out)
+
+    def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
+               copy: bool = True) -> Any:  # fmt: skip
+        """See ndarray.astype."""
+        return FUNCTIONS[np.astype](self, dtype, copy=copy, order=order, casting=casting)
+
+    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
+        """See ndarray.reshape."""
+        target = shape[0] if len(shape) == 1 else shape
+        return FUNCTIONS[np.reshape](self, target, order=order, copy=copy)
+
+    def transpose(self, *axes: Any) -> Any:
+        """See ndarray.transpose."""
+        if not axes or axes == (None,):
+            return FUNCTIONS[np.transpose](self)
+        return FUNCTIONS[np.transpose](self, axes[0] if len(axes) == 1 else axes)
+
+    def flatten(self, order: str = "C") -> Any:
+        """See ndarray.flatten: always a copy."""
+        return FUNCTIONS[np.copy](FUNCTIONS[np.ravel](self, order=order))
+
+    def fill(self, value: Any) -> None:
+        """See ndarray.fill."""
+        self[...] = value
+
+    def sort(self, axis: int = -1, kind: Any = None, order: Any = None) -> None:
+        """See ndarray.sort: in place."""
+        self[...] = FUNCTIONS[np.sort](self, axis=axis, kind=kind, order=order)
+
+    def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
+        """See np.put."""
+        FUNCTIONS[np.put](self, indices, values, mode=mode)
+
+
+GETITEM: Final[list[Function]] = []
+SETITEM: Final[list[Function]] = []
+"""Indexing, registered by frontend/numpy/indexing.py."""
+
+
+def extent_value(trace: Trace, extent: Sym) -> Tracer:
+    """The run-time value of a symbolic extent, as a traced Python int."""
+    origin = extent.origin
+    if origin.aval.dtype == dtypes.BOOL:
+        count = FUNCTIONS[np.count_nonzero](from_atom(trace, origin))
+    else:
+        count = FUNCTIONS[np.sum](from_atom(trace, origin))
+    return Tracer(trace, count.buffer, count.steps, weak=int, is_scalar=True)
+
+
+def from_atom(
+    trace: Trace, atom: Atom, strides: Strides | None = None, *, weak: type | None = None
+) -> Tracer:
+    """A traced array of its own memory holding `atom`; rank 0 gives a scalar."""
+    shape = atom.aval.shape
+    buffer = Buffer(atom, c_strides(shape) if strides is None else strides)
+    return Tracer(trace, buffer, weak=weak, is_scalar=not shape)
+
+
+def fresh(atom: Atom, strides: Strides | None = None) -> Tracer:
+    """`from_atom` in the current session."""
+    return from_atom(current().trace, atom, strides)
+
+
+def require_static(extent: Any, what: str) -> int:
+    """`extent` as an int; raises FjitValueError naming `what` for a symbol."""
+    if isinstance(extent, Sym):
+        raise FjitValueError(
+            f"{what} along an axis whose extent is known only at run time, at {where()}: a boolean "
+            "mask or nonzero made it. Reduce it first, or use np.where to keep the full shape."
+        )
+    return int(extent)
