@@ -8,14 +8,33 @@ import functools
 import importlib
 import os
 import threading
+from contextlib import AbstractContextManager
 from typing import Any
 
-# One lock for every use of LLVM. It is held across a fork, so a child never inherits it locked by a
-# thread that no longer exists (nor llvmlite's own lock, which is only taken under this one).
+# One lock for every use of LLVM, taken before llvmlite's own.
 LOCK = threading.RLock()
+_llvmlite_locks: list[AbstractContextManager[Any]] = []
+
+
+def _before_fork() -> None:
+    """Hold both locks across a fork, or a child would inherit them from a thread it lacks.
+
+    llvmlite also takes its lock when an object of LLVM's is freed, which LOCK does not cover.
+    """
+    LOCK.acquire()
+    for lock in _llvmlite_locks:
+        lock.__enter__()
+
+
+def _after_fork() -> None:
+    for lock in _llvmlite_locks:
+        lock.__exit__(None, None, None)
+    LOCK.release()
+
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release
+        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork
     )
 
 
@@ -34,6 +53,9 @@ def all_targets() -> Any:
 @functools.cache
 def _load() -> Any:
     module: Any = importlib.import_module("llvmlite.binding")
+    own = getattr(module.ffi.lib, "_lock", None)
+    if own is not None:
+        _llvmlite_locks.append(own)
     module.initialize_native_target()
     module.initialize_native_asmprinter()
     return module
