@@ -206,5 +206,15 @@ def _optimised(ir_text: str, machine: Any) -> Any:
     options.loop_unrolling = False
     options.loop_interleaving = False
     builder = binding.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
+    passes = builder.getModulePassManager()
+    passes.run(module, builder)
+    _free(passes)
     return module
+
+
+def _free(passes: Any) -> None:
+    """Free a pass manager, 55 KiB: llvmlite 0.50 never does (it finds ObjectRef's `_dispose`)."""
+    dispose = getattr(llvm.binding().ffi.lib, "LLVMPY_DisposeNewModulePassManger", None)
+    if dispose is not None:
+        dispose(passes)
+        passes.detach()

@@ -78,7 +78,7 @@ def test_a_directory_of_another_user_is_refused(
     store: DiskCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.put(key(1), b"payload")
-    monkeypatch.setattr(cache.os, "geteuid", lambda: os.getuid() + 1)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     assert store.get(key(1)) is None and not store.put(key(2), b"payload")
     assert "belongs to another user" in (store.stats().problem or "")
 

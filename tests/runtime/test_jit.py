@@ -126,6 +126,19 @@ def test_code_is_unloaded_with_its_module() -> None:
     assert call(jit.compile_module(TWICE, target=host(), cache=False), "twice", 2) == 4
 
 
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
+def test_compiling_does_not_eat_memory() -> None:
+    def pages() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1])
+
+    for _ in range(20):
+        jit.compile_module(TWICE, target=host(), cache=False)
+    before = pages()
+    for _ in range(200):
+        jit.compile_module(TWICE, target=host(), cache=False)
+    assert (pages() - before) * 4096 / 200 < 30 * 1024
+
+
 def test_the_cache_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FJIT_CACHE_DIR", str(tmp_path))
     fresh = jit.compile_module(TWICE, target=host())

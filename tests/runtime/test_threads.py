@@ -127,6 +127,26 @@ def test_affinity_is_honoured() -> None:
     assert run_script(script) == "1 1"
 
 
+def test_file_names_of_openmp_runtimes() -> None:
+    names = ["libgomp.so.1.0.0", "libgomp-a34b3233.so.1.0.0", "libomp.so.5", "libiomp5.so"]
+    assert all(threads._OPENMP_NAME.match(name) for name in names)
+    others = ["libomptarget.so", "libgompx.so", "libopenblas.so.0", "libgomp.spec"]
+    assert not any(threads._OPENMP_NAME.match(name) for name in others)
+    assert sorted(names, key=threads._preference)[0].startswith("libgomp")
+
+
+@needs_linux
+@needs_openmp
+def test_a_runtime_that_is_loaded_already_is_used() -> None:
+    script = """
+        import sklearn.cluster
+        from fjit.runtime import threads
+        print(len(threads.loaded_openmp()), threads.openmp_path() in threads.loaded_openmp())
+    """
+    pytest.importorskip("sklearn")
+    assert run_script(script) == "1 True"
+
+
 @needs_openmp
 def test_threadpoolctl_limits_act_at_once() -> None:
     script = """
