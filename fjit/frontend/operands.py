@@ -116,7 +116,8 @@ def cast(operand: Operand, dtype: DType) -> Atom:
         return atom
     trace = current().trace
     if isinstance(atom, Literal):
-        return trace.literal(atom.value if operand.value is None else operand.value, dtype)
+        value = atom.value if operand.value is None else operand.value
+        return trace.literal(float(value) if dtype.kind == "f" else value, dtype)
     return trace.emit(p.convert, atom, dtype=dtype)
 
 

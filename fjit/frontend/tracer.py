@@ -32,6 +32,8 @@ from fjit.frontend.session import Buffer, current
 Function = Callable[..., Any]  # user-facing functions take and return anything NumPy does
 UFUNCS: Final[dict[str, Function]] = {}
 """Ufunc name -> function(*operands, out=None, where=True, dtype=None, casting='same_kind', ...)."""
+OPERATORS: Final[dict[str, Function]] = {}
+"""Ufunc name -> what the operator means where it is not the ufunc: between Python numbers, `**`."""
 UFUNC_METHODS: Final[dict[str, Function]] = {}
 """Method name (reduce, accumulate, outer, reduceat, at) -> function(ufunc, *operands, **keywords)."""
 FUNCTIONS: Final[dict[Any, Function]] = {}
@@ -54,16 +56,22 @@ def _ufunc(name: str) -> Function:
     return lambda *operands, **keywords: UFUNCS[name](*operands, **keywords)
 
 
+def _operator(name: str, operand: Tracer) -> Function:
+    if operand.weak is not None or name == "power":
+        return OPERATORS.get(name) or UFUNCS[name]
+    return UFUNCS[name]
+
+
 def _binary(name: str) -> Function:
     def method(self: Tracer, other: Any) -> Any:
-        return UFUNCS[name](self, other)
+        return _operator(name, self)(self, other)
 
     return method
 
 
 def _reflected(name: str) -> Function:
     def method(self: Tracer, other: Any) -> Any:
-        return UFUNCS[name](other, self)
+        return _operator(name, self)(other, self)
 
     return method
 
@@ -71,15 +79,15 @@ def _reflected(name: str) -> Function:
 def _inplace(name: str) -> Function:
     def method(self: Tracer, other: Any) -> Any:
         if self.is_scalar:
-            return UFUNCS[name](self, other)
-        return UFUNCS[name](self, other, out=self)
+            return _operator(name, self)(self, other)
+        return _operator(name, self)(self, other, out=self)
 
     return method
 
 
 def _unary(name: str) -> Function:
     def method(self: Tracer) -> Any:
-        return UFUNCS[name](self)
+        return _operator(name, self)(self)
 
     return method
 
