@@ -4,6 +4,8 @@ Takes nothing, gives exception classes. Invariant: the text says what was asked,
 user's file and line where one is known, and what to write instead.
 """
 
+from collections.abc import Iterable
+
 
 class FjitError(Exception):
     """Base class of all errors raised by fjit."""
@@ -72,11 +74,15 @@ def leaked_error(where: str) -> LeakedTracerError:
     )
 
 
+def shape_text(shape: Iterable[object]) -> str:
+    """A shape as NumPy prints it in messages: `(3,)`, `(2,3)`."""
+    extents = tuple(map(str, shape))
+    return "(" + ",".join(extents) + ("," if len(extents) == 1 else "") + ")"
+
+
 def broadcast_error(shapes: tuple[tuple[object, ...], ...], where: str) -> ShapeError:
     """The error for operands whose shapes do not broadcast."""
-    text = " ".join(
-        "(" + ",".join(map(str, s)) + ("," if len(s) == 1 else "") + ")" for s in shapes
-    )
+    text = " ".join(map(shape_text, shapes))
     return ShapeError(
         f"operands could not be broadcast together with shapes {text} at {where}: sizes must be "
         "equal or 1 on every axis, counted from the last. Add an axis with x[:, None] or reshape."

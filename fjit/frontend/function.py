@@ -141,7 +141,8 @@ def _result(session: Session, leaf: Any, outputs: list[Atom]) -> Result:
 
 def _traced_result(leaf: Tracer, outputs: list[Atom]) -> Result:
     buffer: Buffer = leaf.buffer
-    if buffer.argument is not None:
+    is_picked = any(isinstance(step, views.Pick) for step in leaf.steps)
+    if buffer.argument is not None and not is_picked:
         return Result(
             argument=buffer.argument, steps=leaf.steps, is_scalar=leaf.is_scalar, weak=leaf.weak
         )

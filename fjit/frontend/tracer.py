@@ -10,7 +10,7 @@ NumPy function does to traced values is registered in `UFUNCS` and `FUNCTIONS` b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from fjit.frontend import views
 from fjit.frontend.layout import Strides, c_strides
 from fjit.frontend.session import Buffer, current
 
+F = TypeVar("F", bound=Callable[..., Any])
 Function = Callable[..., Any]  # user-facing functions take and return anything NumPy does
 UFUNCS: Final[dict[str, Function]] = {}
 """Ufunc name -> function(*operands, out=None, where=True, dtype=None, casting='same_kind', ...)."""
@@ -40,10 +41,10 @@ FUNCTIONS: Final[dict[Any, Function]] = {}
 """NumPy function object -> function with the same signature for traced operands."""
 
 
-def implements(*numpy_functions: Any) -> Callable[[Function], Function]:
+def implements(*numpy_functions: Any) -> Callable[[F], F]:
     """Register the decorated function as the traced meaning of NumPy functions."""
 
-    def register(function: Function) -> Function:
+    def register(function: F) -> F:
         for numpy_function in numpy_functions:
             assert numpy_function not in FUNCTIONS, numpy_function
             FUNCTIONS[numpy_function] = function

@@ -112,6 +112,21 @@ class Broadcast:
         raise ReadOnlyError("assignment destination is read-only (a broadcast view)")
 
 
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """Traced integer positions along some axes, which go: `x[i]` where i is a traced int."""
+
+    axes: tuple[int, ...]
+    positions: tuple[Atom, ...]
+    strides: Strides
+
+    def read(self, trace: Trace, base: Atom) -> Atom:
+        return trace.emit(p.gather, base, *self.positions, axes=self.axes)
+
+    def write(self, trace: Trace, base: Atom, value: Atom) -> Atom:
+        return trace.emit(p.scatter, base, value, *self.positions, axes=self.axes, op="set")
+
+
 def read(trace: Trace, base: Atom, steps: tuple[Step, ...]) -> Atom:
     """The value of a view: `steps` applied to `base`."""
     for step in steps:
