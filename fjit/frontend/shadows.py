@@ -1,0 +1,387 @@
+"""Classes and instances of the user's own modules, as the traced function sees them.
+
+Takes: a class or an instance read from outside. Gives: a shadow class, a subclass whose methods are
+rebound as they are looked up, and a view, an instance of it that shares the attributes of the real
+one and observes the reads. Invariant: `isinstance`, `super()`, `type(x) is C`, `==` and writes to
+attributes mean what they mean without the trace; instances made during the trace are instances of
+the real class when it ends, and views become the real instance when they are returned.
+
+    class Model:                         self.k        -> Attr(self, "k") guarded, 3 handed out
+        def step(self, x):               self.w        -> Attr(self, "w") lifted to an input
+            return np.exp(x) * self.w    self.step(x)  -> the code of Model.step, rebound
+
+A class is shadowed if its module is followed, its metaclass is `type` or `ABCMeta`, and it inherits
+from such classes only: no exceptions, enums, named tuples or subclasses of builtin types, which are
+handed out as they are. Attributes that the trace read are guarded one by one; a traced value left
+in an attribute of a real instance is taken out again and refused by name.
+"""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, ABCMeta
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import FunctionType, MemberDescriptorType
+from typing import Any, Final, Generic, Protocol, cast
+
+from .guards import identity_guard
+from .hooks import Observes
+from .paths import MISSING, Attr, Path
+
+_PLAIN_BASES: Final = (object, Generic, Protocol, ABC)
+_METACLASSES: Final = (type, ABCMeta)
+_OWN_NAMES: Final = frozenset(
+    {"__dict__", "__weakref__", "__slots__", "__init_subclass__", "__class_getitem__", "__del__"}
+)
+
+
+def can_shadow(cls: type, follow: Callable[[str], bool]) -> bool:
+    """Tell whether a class is plain Python of a followed module."""
+    return (
+        type(cls) in _METACLASSES
+        and cls not in _PLAIN_BASES
+        and all(
+            base in _PLAIN_BASES
+            or (type(base) in _METACLASSES and follow(base.__module__) and _is_python(base))
+            for base in cls.__mro__
+        )
+        and "__getattribute__" not in {name for base in cls.__mro__[:-1] for name in vars(base)}
+    )
+
+
+def _is_python(cls: type) -> bool:
+    """Tell whether a class was made by a class statement: builtin layouts have no `__module__`."""
+    return "__module__" in vars(cls) and bool(cls.__flags__ & 1 << 9)
+
+
+class ShadowMeta(type):
+    """The metaclass of shadow classes: compares as the real class and keeps track of instances."""
+
+    fjit_real: type
+    fjit_made: Callable[[object], None]
+
+    def __call__(cls, *args: Any, **keywords: Any) -> object:  # as the class takes them
+        """Make an instance, which becomes one of the real class when the trace ends."""
+        made: object = super().__call__(*args, **keywords)
+        cls.fjit_made(made)
+        return made
+
+    def __instancecheck__(cls, value: object) -> bool:
+        """Answer for the real class."""
+        return isinstance(value, cls.fjit_real)
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        """Answer for the real class."""
+        return issubclass(kind, cls.fjit_real)
+
+    def __eq__(cls, other: object) -> bool:
+        """Equal the real class."""
+        return cls is other or other is cls.__dict__.get("fjit_real")
+
+    def __hash__(cls) -> int:
+        """Hash as the real class."""
+        return hash(cls.__dict__.get("fjit_real", id(cls)))
+
+    def __repr__(cls) -> str:
+        """Print as the real class."""
+        return repr(cls.fjit_real)
+
+
+class _ShadowABCMeta(ShadowMeta, ABCMeta):
+    """The same for abstract base classes."""
+
+
+@dataclass(slots=True)
+class _View:
+    """A view of a real instance, and what its attributes were."""
+
+    path: Path
+    real: object
+    view: object
+    before: dict[str, object]
+    seen: dict[str, tuple[object, object]] = field(default_factory=dict)
+
+
+class _Member:
+    """A method of a shadow class: rebound when it is looked up, then bound as Python does."""
+
+    def __init__(self, real: object, find: Callable[[], object]) -> None:
+        """Take the entry of the real class and what makes the traced one."""
+        self.real = real
+        self.find = find
+
+    def __get__(self, instance: object, owner: type | None = None) -> object:
+        """Bind."""
+        found: Any = self.find()  # a function, staticmethod, classmethod or property
+        return found.__get__(instance, owner)
+
+
+class _ClassValue(_Member):
+    """A plain value of a class: observed when it is read."""
+
+    def __get__(self, instance: object, owner: type | None = None) -> object:
+        """Observe."""
+        return self.find()
+
+
+class Shadows:
+    """The shadow classes and views of one trace."""
+
+    def __init__(self, observer: Observes) -> None:
+        """Start with none."""
+        self.observer = observer
+        self.classes: dict[type, type] = {}
+        self.view_classes: dict[type, type] = {}
+        self.views: dict[int, _View] = {}
+        self.made: list[object] = []
+
+    # Classes
+
+    def shadow(self, cls: type, path: Path) -> type:
+        """Return the shadow of a class, with shadows of its bases behind it for `super()`."""
+        found = self.classes.get(cls)
+        if found is not None:
+            return found
+        follow = self.observer.hooks.follow
+        behind = [
+            self.shadow(base, Attr(path, "__base__"))
+            for base in cls.__bases__
+            if can_shadow(base, follow)
+        ]
+        space: dict[str, object] = {
+            name: self._member(cls, name, entry, path)
+            for name, entry in vars(cls).items()
+            if name not in _OWN_NAMES and self._is_shadowed(name, entry)
+        }
+        if "__hash__" in vars(cls):
+            space["__hash__"] = vars(cls)["__hash__"]
+        space |= {"fjit_real": cls, "fjit_made": self._note_instance}
+        shadow = _subclass(cls, (_quiet(), cls, *behind), space)
+        self.classes[cls] = shadow
+        if self.observer.hooks.shadowed is not None:
+            self.observer.hooks.shadowed(cls, shadow)
+        return shadow
+
+    def _note_instance(self, made: object) -> None:
+        """Keep an instance made during the trace."""
+        if type(type(made)) in (ShadowMeta, _ShadowABCMeta):
+            self.made.append(made)
+
+    def _is_shadowed(self, name: str, entry: object) -> bool:
+        """Tell whether an entry of a class is a method, property or plain value to observe."""
+        if isinstance(entry, FunctionType | staticmethod | classmethod | property):
+            return True
+        if isinstance(entry, functools.cached_property):
+            return True
+        return not name.startswith("__") and not hasattr(type(entry), "__get__")
+
+    def _member(self, cls: type, name: str, entry: Any, path: Path) -> object:  # any class entry
+        """Return the entry of the shadow class."""
+        rebound, at = self.observer.rebound, Attr(path, name)
+        if isinstance(entry, FunctionType):
+            return _Member(entry, lambda: self._method(cls, name, entry, at))
+        if isinstance(entry, staticmethod | classmethod):
+            kind, inner = type(entry), entry.__func__
+            return _Member(entry, lambda: kind(cast(Any, rebound(inner, at))))
+        if isinstance(entry, property):
+            parts = [part and _deferred(rebound, part, at) for part in _parts(entry)]
+            return property(*cast(Any, parts))  # getter, setter, deleter
+        if isinstance(entry, functools.cached_property):
+            return _Member(entry, lambda: property(cast(Any, rebound(entry.func, at))))
+        return _ClassValue(entry, lambda: self.observer.observe(getattr(cls, name), at, cls))
+
+    def _method(self, cls: type, name: str, entry: FunctionType, path: Path) -> object:
+        """Rebind a method; guard that the class still has it."""
+        self.observer.reads.add(identity_guard(path, entry, cls))
+        return self.observer.rebound(entry, path)
+
+    # Instances
+
+    def view(self, real: object, path: Path) -> object:
+        """Return a view of an instance: the same attributes, read under observation."""
+        cls = type(real)
+        shadow = self.shadow(cls, Attr(path, "__class__"))
+        view_class = self.view_classes.get(cls)
+        if view_class is None:
+            view_class = self.view_classes[cls] = self._view_class(cls, shadow)
+        view: object = object.__new__(view_class)
+        if hasattr(real, "__dict__"):
+            object.__setattr__(view, "__dict__", vars(real))
+        self.views[id(view)] = _View(path, real, view, _attributes(real))
+        return view
+
+    def _view_class(self, cls: type, shadow: type) -> type:
+        """Return the class of views: a shadow that observes reads of instance attributes."""
+        views = self.views
+
+        def getattribute(self: object, name: str) -> object:
+            entry = views.get(id(self))
+            if entry is None or (name.startswith("__") and name != "__dict__"):
+                return object.__getattribute__(self, name)
+            return _read_attribute(entry, name, observer)
+
+        observer = self.observer
+        space: dict[str, object] = {
+            "__getattribute__": getattribute,
+            "__class__": property(lambda self: shadow),
+            "__del__": lambda self: None,
+            "fjit_real": cls,
+            "fjit_made": self._note_instance,
+        }
+        space |= {name: _slot(slot, views) for name, slot in _slots(cls).items()}
+        if "__hash__" in vars(cls):
+            space["__hash__"] = vars(cls)["__hash__"]
+        return _subclass(cls, (_quiet(), shadow), space)
+
+    # The end of the trace
+
+    def settle(self) -> None:
+        """Give instances their real class, and check what was left in attributes of views."""
+        for view in self.views.values():
+            self._settle_view(view)
+        for made in self.made:
+            shadow = type(made)
+            object.__setattr__(made, "__class__", cast(ShadowMeta, shadow).fjit_real)
+            for name, value in _attributes(made).items():
+                original = self.observer.outside(value)
+                if original is not value:
+                    _set_attribute(made, name, original)
+        self.made.clear()
+
+    def _settle_view(self, view: _View) -> None:
+        """Keep what the function assigned to attributes, or refuse traced values."""
+        now = _attributes(view.real)
+        names = [n for n in (*now, *view.before) if now.get(n, MISSING) is not _get(view.before, n)]
+        for name in dict.fromkeys(names):
+            value = now.get(name, MISSING)
+            if self.observer.holds_traced(value):
+                for changed in names:
+                    _set_attribute(view.real, changed, _get(view.before, changed))
+                self.observer.leak(Attr(view.path, name))
+                return
+            if value is not MISSING:
+                _set_attribute(view.real, name, self.observer.outside(value))
+            what = "is deleted" if value is MISSING else "is assigned"
+            self.observer.reads.add_effect(Attr(view.path, name), f"{what} by the function")
+
+
+# --------------------------------------------------------------------------------------------------
+# Attributes
+# --------------------------------------------------------------------------------------------------
+
+
+def _read_attribute(entry: _View, name: str, observer: Observes) -> object:
+    """Read an attribute of a view as Python would, and observe what came from the instance."""
+    path = Attr(entry.path, name)
+    try:
+        value = object.__getattribute__(entry.view, name)
+    except AttributeError:
+        if not hasattr(type(entry.real), "__getattr__"):
+            observer.reads.add(identity_guard(path, MISSING, entry.real, "is not there"))
+        raise
+    if name == "__dict__":
+        return observer.observe(vars(entry.real), path, entry.real)
+    mine = _attributes(entry.real).get(name, MISSING)
+    if mine is not value:
+        if not isinstance(_class_entry(type(entry.view), name), _ClassValue):
+            return value
+        value = getattr(entry.real, name)
+    seen = entry.seen.get(name)
+    if seen is not None and seen[0] is value:
+        return seen[1]
+    if name in entry.before and entry.before[name] is not value:
+        return value  # assigned during the trace
+    given = observer.observe(value, path, entry.real)
+    entry.seen[name] = (value, given)
+    return given
+
+
+def _class_entry(cls: type, name: str) -> object:
+    """Look a name up in a class without binding."""
+    return next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), MISSING)
+
+
+def _attributes(real: object) -> dict[str, object]:
+    """Return the attributes that an instance itself holds, in its dict or in slots."""
+    found = dict(vars(real)) if hasattr(real, "__dict__") else {}
+    for name, slot in _slots(type(real)).items():
+        try:
+            found[name] = slot.__get__(real)
+        except AttributeError:
+            continue
+    return found
+
+
+def _slots(cls: type) -> dict[str, MemberDescriptorType]:
+    """Return the slots of a class and its bases."""
+    return {
+        name: entry
+        for base in reversed(cls.__mro__)
+        for name, entry in vars(base).items()
+        if isinstance(entry, MemberDescriptorType)
+    }
+
+
+def _slot(slot: MemberDescriptorType, views: dict[int, _View]) -> property:
+    """Return a property by which a view reaches a slot of the real instance."""
+    return property(
+        lambda self: slot.__get__(views[id(self)].real),
+        lambda self, value: slot.__set__(views[id(self)].real, value),
+        lambda self: slot.__delete__(views[id(self)].real),
+    )
+
+
+def _set_attribute(real: object, name: str, value: object) -> None:
+    """Set or delete an attribute as if the class had no `__setattr__` of its own."""
+    if value is MISSING:
+        object.__delattr__(real, name)
+    else:
+        object.__setattr__(real, name, value)
+
+
+def _get(attributes: dict[str, object], name: str) -> object:
+    """Read an attribute of before."""
+    return attributes.get(name, MISSING)
+
+
+# --------------------------------------------------------------------------------------------------
+# Making classes
+# --------------------------------------------------------------------------------------------------
+
+
+def _quiet() -> type:
+    """Return a first base that keeps `__init_subclass__` of the user's classes from running."""
+    return type("_Quiet", (), {"__slots__": (), "__init_subclass__": classmethod(_do_nothing)})
+
+
+def _do_nothing(cls: Any, /, **keywords: object) -> None:
+    """Do nothing."""
+
+
+def _subclass(cls: type, bases: tuple[type, ...], space: dict[str, object]) -> type:
+    """Make a subclass that looks like `cls` and adds nothing to the layout of its instances."""
+    space |= {
+        "__slots__": (),
+        "__module__": cls.__module__,
+        "__qualname__": cls.__qualname__,
+        "__doc__": cls.__doc__,
+    }
+    meta = _ShadowABCMeta if isinstance(cls, ABCMeta) else ShadowMeta
+    return meta(cls.__name__, bases, space)
+
+
+def _parts(entry: property) -> tuple[object, object, object]:
+    """Return getter, setter and deleter of a property."""
+    return entry.fget, entry.fset, entry.fdel
+
+
+def _deferred(
+    rebound: Callable[[object, Path], object], part: object, path: Path
+) -> Callable[..., object]:
+    """Return an accessor of a property that is rebound when it is first used."""
+
+    def accessor(*args: object) -> object:
+        return cast(Callable[..., object], rebound(part, path))(*args)
+
+    return accessor
