@@ -30,6 +30,9 @@ _MODES = {
     "openmp": parallel_ir.MODE_OPENMP,
     "pool": parallel_ir.MODE_POOL,
 }
+# What FJIT_THREADING=auto takes: the first that this process can have.
+_AUTO_ORDER = ("openmp", "pool", "none")
+_POOL_SYSTEMS = ("Linux", "Darwin")
 # Rounds of the processor's pause instruction, some tens of microseconds in all.
 _SPIN_ROUNDS = 1000
 _OPENMP_NAME = re.compile(r"^lib(gomp|iomp5|omp5?)\b.*\.so[.\d]*$")
@@ -143,22 +146,19 @@ def _decide(wanted: str, *, forked: bool) -> _State:
             f"FJIT_THREADING={wanted!r} is not one of {', '.join(BACKENDS)}. Unset it, or write "
             "FJIT_THREADING=auto to let fjit choose."
         )
-    openmp = None if wanted == "none" else _find_openmp(load=wanted != "pool" and not forked)
+    order = _AUTO_ORDER if wanted == "auto" else (wanted,)
+    load = order[0] == "openmp" and not forked
+    openmp = None if wanted == "none" else _find_openmp(load=load)
     if wanted == "openmp" and openmp is None:
         raise FjitValueError(
             "FJIT_THREADING=openmp, but no OpenMP runtime is loaded and libgomp was not found. "
             "Install libgomp, or write FJIT_THREADING=pool."
         )
-    chosen = wanted
-    if wanted == "auto":
-        chosen = "openmp" if openmp else _pool_or_none()
+    has = {"openmp": openmp is not None, "pool": platform.system() in _POOL_SYSTEMS, "none": True}
+    chosen = next((backend for backend in order if has[backend]), "none")
     if chosen == "openmp" and forked:
         chosen = "pool"
     return _State(chosen, openmp, _limit(openmp))
-
-
-def _pool_or_none() -> str:
-    return "pool" if platform.system() in ("Linux", "Darwin") else "none"
 
 
 def _limit(openmp: OpenMP | None) -> int:
