@@ -119,7 +119,8 @@ def argreduce(a: Array, *, op: str, axes: tuple[int, ...]) -> Array:
     """See rules.argreduce."""
     kept = [k for k in range(a.ndim) if k not in axes]
     shape = [a.shape[k] for k in kept]
-    flat = np.transpose(a, (*kept, *axes)).reshape((*shape, -1))
+    count = math.prod(a.shape[k] for k in axes)
+    flat = np.transpose(a, (*kept, *axes)).reshape((*shape, count))
     return (np.argmax if op == "argmax" else np.argmin)(flat, axis=-1)
 
 
