@@ -37,9 +37,9 @@ from .guards import (
 )
 from .hooks import Hooks
 from .paths import MISSING, Attr, Item, Path
-from .shadows import Shadows, can_shadow
+from .shadows import Shadows, can_shadow, real_class
 from .spaces import ModuleStandin, RecordingGlobals, builtins_table
-from .standins import Refused
+from .standins import Refused, SeenType
 
 _CACHED: Final = type(functools.lru_cache(len))
 _NUMBERS: Final = (int, float, complex, np.number)
@@ -59,6 +59,7 @@ class Observer:
         self.leaves = 0
         self.table = builtins_table(self, hooks.builtins)
         self.table["super"] = _super
+        self.table["type"] = SeenType(cast(Any, self.table["type"]), self.shadows.seen)
         self.functions = Functions(self, self.table)
 
     def observe(self, value: object, path: Path, held: object = MISSING) -> object:
@@ -307,4 +308,4 @@ def _super(*args: Any) -> object:  # as super takes them
         frame = sys._getframe(1)
         args = frame.f_locals["__class__"], frame.f_locals[frame.f_code.co_varnames[0]]
     cls, *rest = args
-    return super(vars(cls).get("fjit_real", cls), *rest)
+    return super(real_class(cls), *rest)

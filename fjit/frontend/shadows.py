@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, ABCMeta
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType, MemberDescriptorType
 from typing import Any, Final, Generic, Protocol, cast
@@ -56,10 +56,18 @@ def _is_python(cls: type) -> bool:
 
 
 class ShadowMeta(type):
-    """The metaclass of shadow classes: compares as the real class and keeps track of instances."""
+    """The metaclass of shadow classes: compares as the real class and keeps track of instances.
 
-    fjit_real: type
+    `fjit_real`, `fjit_made` and `fjit_mro` are entries of a shadow class; a class that the traced
+    code derives from one has none of its own and is an ordinary class.
+    """
+
     fjit_made: Callable[[object], None]
+
+    def mro(cls) -> list[type]:
+        """Put the shadows of the bases before the bases, for `super()`."""
+        tail = vars(cls).get("fjit_mro")
+        return super().mro() if tail is None else [cls, *tail]
 
     def __call__(cls, *args: Any, **keywords: Any) -> object:  # as the class takes them
         """Make an instance, which becomes one of the real class when the trace ends."""
@@ -69,23 +77,43 @@ class ShadowMeta(type):
 
     def __instancecheck__(cls, value: object) -> bool:
         """Answer for the real class."""
-        return isinstance(value, cls.fjit_real)
+        real = real_class(cls)
+        return super().__instancecheck__(value) if real is cls else isinstance(value, real)
 
     def __subclasscheck__(cls, kind: type) -> bool:
         """Answer for the real class."""
-        return issubclass(kind, cls.fjit_real)
+        real = real_class(cls)
+        return super().__subclasscheck__(kind) if real is cls else issubclass(kind, real)
 
     def __eq__(cls, other: object) -> bool:
         """Equal the real class."""
-        return cls is other or other is cls.__dict__.get("fjit_real")
+        return cls is other or other is real_class(cls)
 
     def __hash__(cls) -> int:
         """Hash as the real class."""
-        return hash(cls.__dict__.get("fjit_real", id(cls)))
+        real = real_class(cls)
+        return super().__hash__() if real is cls else hash(real)
 
     def __repr__(cls) -> str:
         """Print as the real class."""
-        return repr(cls.fjit_real)
+        real = real_class(cls)
+        return super().__repr__() if real is cls else repr(real)
+
+
+def real_class(cls: type) -> type:
+    """Return the class that a shadow class stands for, or the class itself."""
+    return cast(type, vars(cls).get("fjit_real", cls))
+
+
+class _Quiet:
+    """First in line after a shadow: keeps `__init_subclass__` of the user from seeing shadows."""
+
+    __slots__ = ()
+
+    def __init_subclass__(cls, **keywords: Any) -> None:  # as the class statement has them
+        """Pass on for classes of the traced code only."""
+        if real_class(cls) is cls:
+            super().__init_subclass__(**keywords)
 
 
 class _ShadowABCMeta(ShadowMeta, ABCMeta):
@@ -144,11 +172,10 @@ class Shadows:
         if found is not None:
             return found
         follow = self.observer.hooks.follow
-        behind = [
-            self.shadow(base, Attr(path, "__base__"))
-            for base in cls.__bases__
-            if can_shadow(base, follow)
-        ]
+        tail: list[type] = [cls]
+        for base in cls.__mro__[1:]:
+            shadowed = can_shadow(base, follow)
+            tail += [self.shadow(base, Attr(path, "__base__")), base] if shadowed else [base]
         space: dict[str, object] = {
             name: self._member(cls, name, entry, path)
             for name, entry in vars(cls).items()
@@ -157,7 +184,7 @@ class Shadows:
         if "__hash__" in vars(cls):
             space["__hash__"] = vars(cls)["__hash__"]
         space |= {"fjit_real": cls, "fjit_made": self._note_instance}
-        shadow = _subclass(cls, (_quiet(), cls, *behind), space)
+        shadow = _subclass(cls, cls, tail, space)
         self.classes[cls] = shadow
         if self.observer.hooks.shadowed is not None:
             self.observer.hooks.shadowed(cls, shadow)
@@ -165,7 +192,7 @@ class Shadows:
 
     def _note_instance(self, made: object) -> None:
         """Keep an instance made during the trace."""
-        if type(type(made)) in (ShadowMeta, _ShadowABCMeta):
+        if real_class(type(made)) is not type(made):
             self.made.append(made)
 
     def _is_shadowed(self, name: str, entry: object) -> bool:
@@ -195,6 +222,12 @@ class Shadows:
         """Rebind a method; guard that the class still has it."""
         self.observer.reads.add(identity_guard(path, entry, cls))
         return self.observer.rebound(entry, path)
+
+    def seen(self, cls: object) -> object:
+        """Return the class that traced code sees for one it may have got from elsewhere."""
+        if not isinstance(cls, type):
+            return cls
+        return self.classes.get(real_class(cls), cls)
 
     # Instances
 
@@ -232,7 +265,7 @@ class Shadows:
         space |= {name: _slot(slot, views) for name, slot in _slots(cls).items()}
         if "__hash__" in vars(cls):
             space["__hash__"] = vars(cls)["__hash__"]
-        return _subclass(cls, (_quiet(), shadow), space)
+        return _subclass(cls, shadow, shadow.__mro__, space)
 
     # The end of the trace
 
@@ -242,7 +275,7 @@ class Shadows:
             self._settle_view(view)
         for made in self.made:
             shadow = type(made)
-            object.__setattr__(made, "__class__", cast(ShadowMeta, shadow).fjit_real)
+            object.__setattr__(made, "__class__", real_class(shadow))
             for name, value in _attributes(made).items():
                 original = self.observer.outside(value)
                 if original is not value:
@@ -350,25 +383,17 @@ def _get(attributes: dict[str, object], name: str) -> object:
 # --------------------------------------------------------------------------------------------------
 
 
-def _quiet() -> type:
-    """Return a first base that keeps `__init_subclass__` of the user's classes from running."""
-    return type("_Quiet", (), {"__slots__": (), "__init_subclass__": classmethod(_do_nothing)})
-
-
-def _do_nothing(cls: Any, /, **keywords: object) -> None:
-    """Do nothing."""
-
-
-def _subclass(cls: type, bases: tuple[type, ...], space: dict[str, object]) -> type:
+def _subclass(cls: type, base: type, tail: Sequence[type], space: dict[str, object]) -> type:
     """Make a subclass that looks like `cls` and adds nothing to the layout of its instances."""
     space |= {
         "__slots__": (),
         "__module__": cls.__module__,
         "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__,
+        "fjit_mro": (_Quiet, *tail),
     }
     meta = _ShadowABCMeta if isinstance(cls, ABCMeta) else ShadowMeta
-    return meta(cls.__name__, bases, space)
+    return meta(cls.__name__, (base,), space)
 
 
 def _parts(entry: property) -> tuple[object, object, object]:

@@ -209,6 +209,21 @@ class TypeStandin(_TypeObject):
         return self.types.get(kind, kind)
 
 
+class SeenType(_TypeObject):
+    """Stands for `type` in one trace: maps the class that `inner` finds to the one to be seen."""
+
+    def __init__(self, inner: Callable[..., object], see: Callable[[object], object]) -> None:
+        """Take the tracer's `type`, or Python's, and the map."""
+        super().__init__(type)
+        self.inner = inner
+        self.see = see
+
+    def __call__(self, value: object, *rest: Any, **keywords: Any) -> object:  # type's two forms
+        """Return the type of a value, or make a class."""
+        found = self.inner(value, *rest, **keywords)
+        return found if rest else self.see(found)
+
+
 def _type_of(protocol: Protocol, value: object) -> type:
     """Return the type a traced value stands for."""
     ask = getattr(value, "__fjit_type__", None)
