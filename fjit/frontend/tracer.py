@@ -385,7 +385,7 @@ class Tracer:
     all, any, argmax, argmin = _method(np.all), _method(np.any), _method(np.argmax), _method(np.argmin)
     argsort, clip, compress = _method(np.argsort), _method(np.clip), None
     conj = conjugate = _method(np.conjugate)
-    copy, cumprod, cumsum = _method(np.copy), _method(np.cumprod), _method(np.cumsum)
+    cumprod, cumsum = _method(np.cumprod), _method(np.cumsum)
     diagonal, dot = _method(np.diagonal), _method(np.dot)
     max, mean, min, nonzero = _method(np.max), _method(np.mean), _method(np.min), _method(np.nonzero)
     prod, ravel, repeat = _method(np.prod), _method(np.ravel), _method(np.repeat)
@@ -393,6 +393,10 @@ class Tracer:
     std, sum, swapaxes, take = _method(np.std), _method(np.sum), _method(np.swapaxes), _method(np.take)
     trace, var = _method(np.trace), _method(np.var)
     # fmt: on
+
+    def copy(self, order: str = "C") -> Any:
+        """See ndarray.copy: in C order, where np.copy keeps the order."""
+        return FUNCTIONS[np.copy](self, order=order)
 
     def compress(self, condition: Any, axis: int | None = None, out: Any = None) -> Any:  # type: ignore[no-redef]  # noqa: F811
         """See np.compress."""
