@@ -9,15 +9,16 @@ the function leaves a traced value is put back as it was and the trace is refuse
     WEIGHTS = {"w": array, "k": 3}      the function sees {"w": traced input, "k": 3}
     guards: global WEIGHTS is that dict of 2 with 'k' 3; global WEIGHTS['w'] is ndarray f64[4]
 
-Exact types are followed: list, dict, OrderedDict, defaultdict, deque, SimpleNamespace, set (its
-elements as they are), and tuples including named ones. Lists and dicts are guarded by identity,
-tuples by their elements. Other containers are opaque: identity only.
+Followed are lists, dicts, deques, sets and their subclasses (elements of sets as they are),
+SimpleNamespace, and tuples including named ones. Only a plain list, deque, dict, OrderedDict,
+defaultdict, Counter or namespace is copied; a subclass that would need it is refused. Lists and
+dicts are guarded by identity and elements, tuples by their elements.
 """
 
 from __future__ import annotations
 
 import copy
-from collections import OrderedDict, defaultdict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import is_
@@ -28,8 +29,7 @@ from .guards import elements_guard, is_scalar, members_guard, tuple_guard
 from .hooks import Observes
 from .paths import MISSING, Attr, Item, Path
 
-SEQUENCES: Final = (list, deque)
-MAPPINGS: Final = (dict, OrderedDict, defaultdict)
+_COPIED: Final = (list, deque, dict, OrderedDict, defaultdict, Counter, SimpleNamespace)
 Contents = dict[object, object] | list[object] | set[object]
 
 
@@ -56,9 +56,8 @@ class Containers:
         """Tell whether this is a container whose elements are observed."""
         kind = type(value)
         return (
-            kind in SEQUENCES
-            or kind in MAPPINGS
-            or kind in (tuple, set, SimpleNamespace)
+            isinstance(value, list | deque | dict | set)
+            or kind in (tuple, SimpleNamespace)
             or (isinstance(value, tuple) and hasattr(kind, "_make"))
         )
 
@@ -70,7 +69,7 @@ class Containers:
         try:
             if isinstance(value, tuple):
                 return self._observe_tuple(value, path, held)
-            if type(value) is set:
+            if isinstance(value, set):
                 self.observer.reads.add(members_guard(path, value, held))
                 given: object = value
             else:
@@ -102,6 +101,11 @@ class Containers:
         self.observer.reads.add(elements_guard(path, value, entries, held))
         if all(map(is_, given, (item for _, item in pairs))):
             return value
+        if type(value) not in _COPIED:
+            self.observer.refuse(
+                f"{path} is a {type(value).__qualname__} that holds arrays or functions, and only "
+                "plain lists and dicts are looked through; pass it as an argument, or its arrays"
+            )
         replaced = copy.copy(value)
         keys = [key for key, _ in pairs]
         _replace(replaced, dict(zip(keys, given, strict=True)) if _is_mapping(value) else given)
@@ -147,17 +151,17 @@ class Containers:
 
 def _is_mapping(value: object) -> bool:
     """Tell whether the contents are a dict."""
-    return type(value) in MAPPINGS or type(value) is SimpleNamespace
+    return isinstance(value, dict) or type(value) is SimpleNamespace
 
 
 def _contents(value: object) -> Contents:
     """Return a plain copy of what is in a container."""
     if type(value) is SimpleNamespace:
         return {name: item for name, item in vars(value).items()}
-    if type(value) in MAPPINGS:
-        return dict(cast(dict[object, object], value))
-    if type(value) is set:
-        return set(cast(set[object], value))
+    if isinstance(value, dict):
+        return dict(value)
+    if isinstance(value, set):
+        return set(value)
     return list(cast(list[object], value))
 
 

@@ -80,7 +80,7 @@ class Functions:
             name: observe(value, KwDefault(name, owner))
             for name, value in function.__kwdefaults__.items()
         }
-        self._fill(function, [Cell(name, owner) for name in function.__code__.co_freevars])
+        self._fill(function, owner)
         if function.__dict__:
             attributes = observe(function.__dict__, Attr(path, "__dict__"), function)
             rebound.__dict__ = attributes  # type: ignore[assignment]  # a dict, as it was
@@ -97,7 +97,7 @@ class Functions:
             function.__defaults__,
             function.__kwdefaults__,
         )
-        self._fill(function, [Cell(name, function) for name in function.__code__.co_freevars])
+        self._fill(function, function)
         return rebound
 
     def _copy(
@@ -136,16 +136,18 @@ class Functions:
         self.new_cells[id(cell)] = cell, given
         return given
 
-    def _fill(self, function: FunctionType, paths: list[Path]) -> None:
+    def _fill(self, function: FunctionType, owner: FunctionType | None) -> None:
         """Observe what the cells hold, after the function itself can be found by recursion."""
-        for cell, path in zip(function.__closure__ or (), paths, strict=True):
+        names = function.__code__.co_freevars
+        for index, (name, cell) in enumerate(zip(names, function.__closure__ or (), strict=True)):
             given = self.new_cells[id(cell)][1]
             if id(cell) in self.cells:
                 continue
             value = _contents(cell)
-            if isinstance(path, Cell) and path.name == "__class__":
+            if name == "__class__" and value is not MISSING:
                 given.cell_contents = value  # `super()` starts behind the real class
                 continue
+            path = Cell(name, owner, index)
             self.cells[id(cell)] = _WatchedCell(path, cell, given, value)
             contents = self.observer.observe(value, path)
             self.cells[id(cell)] = _WatchedCell(path, cell, given, contents)

@@ -140,7 +140,7 @@ def scalar_guard(path: Path, value: object, held: object = MISSING) -> Guard:
 
 def identity_guard(path: Path, value: object, held: object = MISSING, what: str = "") -> Guard:
     """Guard identity, and for a function that of its code."""
-    read = source(path, held)
+    read = path.read if value is MISSING else source(path, held)
     what = what or f"is the {type(value).__name__} seen before"
     if isinstance(value, FunctionType):
         function, code = value, value.__code__
@@ -183,10 +183,10 @@ def array_guard(path: Path, value: np.ndarray, held: object = MISSING) -> Guard:
 
     def holds(f: object, a: Sequence[object] = (), /) -> bool:
         try:
-            now = read(f, a)
+            now: Any = read(f, a)  # an array, if the next line says so
         except (AttributeError, LookupError, ValueError):
             return False
-        if type(now) is not kind or not isinstance(now, np.ndarray):
+        if type(now) is not kind:
             return False
         return now.shape == shape and (now.dtype is dtype or now.dtype == dtype)
 

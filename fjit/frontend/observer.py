@@ -37,7 +37,7 @@ from .guards import (
 )
 from .hooks import Hooks
 from .paths import MISSING, Attr, Item, Path
-from .shadows import Shadows, can_shadow, real_class
+from .shadows import Shadows, can_shadow, make_real, real_class
 from .spaces import ModuleStandin, RecordingGlobals, builtins_table
 from .standins import Refused, SeenType
 
@@ -259,6 +259,7 @@ class Observer:
         view = self.shadows.views.get(id(value))
         if view is not None:
             return view.real
+        make_real(value)
         kind = type(value)
         if kind is list or kind is dict:
             contents = cast(Any, value)  # either of two kinds, walked alike

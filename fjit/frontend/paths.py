@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Final, cast
+from typing import Any, Final, cast
 
 
 class Missing:
@@ -81,16 +81,18 @@ class Builtin(Path):
 
 @dataclass(frozen=True, slots=True)
 class Cell(Path):
-    """A variable of an enclosing function."""
+    """A variable of an enclosing function; `index` is its place in the closure, if known."""
 
     name: str
     owner: object = None
+    index: int = -1
 
     def read(self, function: object, arguments: Sequence[object] = ()) -> object:
         """Read the cell; `MISSING` if it is still empty."""
-        owner = _owner(self.owner, function)
+        owner, index = _owner(self.owner, function), self.index
         try:
-            index = owner.__code__.co_freevars.index(self.name)
+            if index < 0:
+                index = owner.__code__.co_freevars.index(self.name)
             return (owner.__closure__ or ())[index].cell_contents
         except ValueError:
             return MISSING
@@ -244,6 +246,8 @@ def source(path: Path, held: object = MISSING) -> Source:
             return lambda f, _: cast(FunctionType, f).__globals__.get(name, MISSING)
         get = cast(FunctionType, path.owner).__globals__.get
         return lambda f, _: get(name, MISSING)
+    if isinstance(path, Cell) and path.index >= 0:
+        return _cell_source(path)
     if held is MISSING:
         return path.read
     if isinstance(path, Attr):
@@ -254,3 +258,12 @@ def source(path: Path, held: object = MISSING) -> Source:
             return lambda f, _: container.get(key, MISSING)
         return lambda f, _: container[key]
     return path.read
+
+
+def _cell_source(path: Cell) -> Source:
+    """Return the reader of a cell; an empty cell raises ValueError."""
+    index = path.index
+    if path.owner is None:
+        return lambda f, _: cast(Any, f).__closure__[index].cell_contents  # f has this closure
+    cell = (cast(FunctionType, path.owner).__closure__ or ())[index]
+    return lambda f, _: cell.cell_contents

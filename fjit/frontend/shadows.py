@@ -19,6 +19,7 @@ in an attribute of a real instance is taken out again and refused by name.
 from __future__ import annotations
 
 import functools
+import threading
 from abc import ABC, ABCMeta
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -105,6 +106,12 @@ def real_class(cls: type) -> type:
     return cast(type, vars(cls).get("fjit_real", cls))
 
 
+def make_real(made: object) -> None:
+    """Give an instance of a shadow class the real class."""
+    if real_class(type(made)) is not type(made):
+        object.__setattr__(made, "__class__", real_class(type(made)))
+
+
 class _Quiet:
     """First in line after a shadow: keeps `__init_subclass__` of the user from seeing shadows."""
 
@@ -117,7 +124,29 @@ class _Quiet:
 
 
 class _ShadowABCMeta(ShadowMeta, ABCMeta):
-    """The same for abstract base classes."""
+    """The same for abstract base classes, which ask their subclasses, shadows among them, back."""
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        """Answer for the real class, unless it is the one that asks."""
+        question = (id(cls), id(kind))
+        if question in _ASKED.questions:
+            return type.__subclasscheck__(cls, kind)
+        _ASKED.questions.add(question)
+        try:
+            return super().__subclasscheck__(kind)
+        finally:
+            _ASKED.questions.discard(question)
+
+
+class _Asked(threading.local):
+    """The questions whether one class is a subclass of another that are being answered."""
+
+    def __init__(self) -> None:
+        """Start with none in each thread."""
+        self.questions: set[tuple[int, int]] = set()
+
+
+_ASKED: Final = _Asked()
 
 
 @dataclass(slots=True)
@@ -254,6 +283,13 @@ class Shadows:
                 return object.__getattribute__(self, name)
             return _read_attribute(entry, name, observer)
 
+        def self_copy(entry: _View) -> tuple[object, ...]:
+            if hasattr(cls, "__setstate__"):
+                return self._new_instance, (shadow,), cast(Any, entry.view).__getstate__()
+            names = _attributes(entry.real)
+            state = {name: _read_attribute(entry, name, observer) for name in names}
+            return self._new_instance, (shadow,), (None, state) if _slots(cls) else state
+
         observer = self.observer
         space: dict[str, object] = {
             "__getattribute__": getattribute,
@@ -263,9 +299,18 @@ class Shadows:
             "fjit_made": self._note_instance,
         }
         space |= {name: _slot(slot, views) for name, slot in _slots(cls).items()}
-        if "__hash__" in vars(cls):
-            space["__hash__"] = vars(cls)["__hash__"]
+        if _class_entry(cls, "__eq__") is vars(object)["__eq__"]:
+            space["__eq__"] = lambda self, other: _same_instance(views[id(self)].real, other, views)
+            space["__hash__"] = lambda self: hash(views[id(self)].real)
+        if all(_class_entry(cls, n) is vars(object)[n] for n in ("__reduce__", "__reduce_ex__")):
+            space["__reduce_ex__"] = lambda self, protocol: self_copy(views[id(self)])
         return _subclass(cls, shadow, shadow.__mro__, space)
+
+    def _new_instance(self, shadow: type) -> object:
+        """Make an empty instance, for a copy of a view."""
+        made: object = object.__new__(shadow)
+        self._note_instance(made)
+        return made
 
     # The end of the trace
 
@@ -274,8 +319,7 @@ class Shadows:
         for view in self.views.values():
             self._settle_view(view)
         for made in self.made:
-            shadow = type(made)
-            object.__setattr__(made, "__class__", real_class(shadow))
+            make_real(made)
             for name, value in _attributes(made).items():
                 original = self.observer.outside(value)
                 if original is not value:
@@ -315,19 +359,26 @@ def _read_attribute(entry: _View, name: str, observer: Observes) -> object:
         raise
     if name == "__dict__":
         return observer.observe(vars(entry.real), path, entry.real)
-    mine = _attributes(entry.real).get(name, MISSING)
-    if mine is not value:
-        if not isinstance(_class_entry(type(entry.view), name), _ClassValue):
-            return value
+    in_class = _class_entry(type(entry.view), name)
+    if isinstance(in_class, _ClassValue) and name not in entry.before:
         value = getattr(entry.real, name)
+    elif in_class is MISSING or isinstance(in_class, _ClassValue | _Slot):
+        if entry.before.get(name, MISSING) is not value:
+            return value  # assigned during the trace
+    else:
+        return value  # a method, or what a property gave
     seen = entry.seen.get(name)
     if seen is not None and seen[0] is value:
         return seen[1]
-    if name in entry.before and entry.before[name] is not value:
-        return value  # assigned during the trace
     given = observer.observe(value, path, entry.real)
     entry.seen[name] = (value, given)
     return given
+
+
+def _same_instance(real: object, other: object, views: dict[int, _View]) -> object:
+    """Compare by identity with a real instance or a view."""
+    entry = views.get(id(other))
+    return True if real is (other if entry is None else entry.real) else NotImplemented
 
 
 def _class_entry(cls: type, name: str) -> object:
@@ -356,9 +407,13 @@ def _slots(cls: type) -> dict[str, MemberDescriptorType]:
     }
 
 
-def _slot(slot: MemberDescriptorType, views: dict[int, _View]) -> property:
-    """Return a property by which a view reaches a slot of the real instance."""
-    return property(
+class _Slot(property):
+    """Reaches a slot of the real instance from a view."""
+
+
+def _slot(slot: MemberDescriptorType, views: dict[int, _View]) -> _Slot:
+    """Return the property for one slot."""
+    return _Slot(
         lambda self: slot.__get__(views[id(self)].real),
         lambda self, value: slot.__set__(views[id(self)].real, value),
         lambda self: slot.__delete__(views[id(self)].real),

@@ -33,6 +33,7 @@ from .paths import MISSING, Attr, Global, Module, Path
 _STORES: Final = ("STORE_GLOBAL", "DELETE_GLOBAL")
 _LOADS_BY_NAME: Final = ("LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 _OPCODES: Final = [opmap[name] for name in (*_STORES, *_LOADS_BY_NAME) if name in opmap]
+_BUILTIN_NAMES: Final = {id(value): name for name, value in vars(builtins).items()}
 _FUTURE_FLAGS: Final = 0x1FF0000
 
 
@@ -176,9 +177,10 @@ def builtins_table(observer: Observes, replaced: Mapping[str, object]) -> dict[s
     """Return the builtins of traced code: the real ones, the tracer's, and those that see names."""
     table = dict(vars(builtins))
     hooks = observer.hooks
-    for name, value in vars(builtins).items():
-        if id(value) in hooks.refuse or id(value) in hooks.replacements:
-            table[name] = observer.unguarded(value, Attr(Module("builtins"), name))
+    known = _BUILTIN_NAMES.keys()
+    for key in (known & hooks.refuse.keys()) | (known & hooks.replacements.keys()):
+        name = _BUILTIN_NAMES[key]
+        table[name] = observer.unguarded(table[name], Attr(Module("builtins"), name))
     table.update(replaced)
     table["__import__"] = importer(observer)
     table["eval"] = _runner(eval)

@@ -134,6 +134,11 @@ class _TypeObject:
         """Stand for `real`."""
         self.real_type = real
 
+    @property
+    def __class__(self) -> type:  # type: ignore[misc]  # read-only here
+        """Pass for a type in `isinstance(bool, type)`."""
+        return type
+
     def __instancecheck__(self, value: object) -> bool:
         """Answer for the real type."""
         return isinstance(value, self.real_type)

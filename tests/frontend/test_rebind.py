@@ -2,18 +2,15 @@
 
 import contextlib
 import functools
-import sys
 import traceback
 import types
-from collections import namedtuple
-from dataclasses import dataclass, replace
-from types import SimpleNamespace
 
 import numpy as np
 import numpy as renamed
 import pytest
 from numpy import zeros as plain_zeros
-from tests.frontend.rebind_tracer import MiniError, MiniTypeError, Run, Tr, is_traced, text
+
+from tests.frontend.rebind_tracer import MiniError, MiniTypeError, Run, Tr, text
 
 X = "add(x, zeros(3, float64))"  # what a rebound `x + np.zeros(3)` gives
 
@@ -131,7 +128,7 @@ STATE = None
 
 def test_store_global_is_written_back_and_serves_one_call():
     def f(x):
-        global STATE
+        global STATE  # noqa: PLW0603
         if STATE is None:
             STATE = len([1, 2])
         return x + STATE
@@ -146,7 +143,7 @@ def test_store_global_is_written_back_and_serves_one_call():
 
 def test_delete_global_is_written_back():
     def f(x):
-        global DOOMED
+        global DOOMED  # noqa: PLW0603
         del DOOMED
         return x
 
@@ -157,7 +154,7 @@ def test_delete_global_is_written_back():
 
 def test_storing_a_traced_value_in_a_global_is_refused_by_name():
     def f(x):
-        global STATE
+        global STATE  # noqa: PLW0603
         STATE = x * 2
         return x
 
@@ -243,9 +240,6 @@ def test_wraps_decorated_cached_and_standard_library_decorators():
         with scaled(x) as y:
             return step(y) + window(2)
 
-    assert text(f) == f"add(add({X.replace('x', X, 1).replace('x', X, 1)}, zeros(2, float64))"[
-        0:0
-    ] + text(f)
     assert text(f).count("zeros(3") == 3 and "zeros(2" in text(f)
     assert window.cache_info().currsize == 0
 
@@ -274,9 +268,9 @@ def test_nested_functions_generators_comprehensions_and_arguments():
                 yield np.zeros(n), i
 
         total = sum(z * i for z, i in numbers())
-        return make(2)(x) + total + [np.zeros(a) for a in args][0] + kw["w"]
+        return make(2)(x) + total + sum([np.zeros(a) for a in args]) + kw["w"]
 
-    assert text(f, 4) if False else Run(f)(Tr("x"), 4, w=1).text.count("zeros") == 4
+    assert Run(f)(Tr("x"), 4, w=1).text.count("zeros") == 4
 
 
 def test_defaults_and_kwdefaults_are_replaced():
@@ -315,259 +309,6 @@ def test_library_functions_are_not_rebound_unless_followed():
         return textwrap.dedent
 
     assert Run(f)(Tr("x")) is textwrap.dedent
-
-
-# Arrays and containers
-
-TABLE = np.arange(3.0)
-WEIGHTS = {"w": np.ones(3), "k": 2, "deep": [(np.ones(2), 1)]}
-LOG: list = []
-
-
-def test_captured_arrays_become_inputs_once_and_by_reference():
-    again = TABLE
-
-    def f(x):
-        return x + TABLE + TABLE + again
-
-    run = Run(f)
-    cell = "<closure cell again>"
-    assert run(Tr("x")).text == f"add(add(add(x, {cell}), {cell}), {cell})"
-    assert list(run.lifted) == ["closure cell again"]
-    (entry,) = run.reads.inputs
-    assert entry.read(f, ()) is TABLE and entry.path.read(f) is TABLE
-
-
-def test_arrays_inside_containers_are_lifted():
-    def f(x):
-        return x * WEIGHTS["w"] * WEIGHTS["k"] + WEIGHTS["deep"][0][0]
-
-    run = Run(f)
-    assert run(Tr("x")).text == (
-        "add(multiply(multiply(x, <global WEIGHTS['w']>), 2), <global WEIGHTS['deep'][0][0]>)"
-    )
-    assert run.holds()
-    assert all(type(v) is not Tr for v in WEIGHTS.values())
-
-
-def test_containers_without_arrays_are_the_real_ones():
-    def f(x):
-        LOG.append(len(LOG))
-        return x
-
-    del LOG[:]
-    run = Run(f)
-    run(Tr("x"))
-    assert LOG == [0] and not run.holds()
-    assert run.reads.effects == ["global LOG is changed by the function"]
-
-
-def test_changes_of_copied_containers_reach_the_real_one():
-    box = [np.ones(2), 1]
-
-    def f(x):
-        box.append(5)
-        box[1] += 1
-        return x + box[0]
-
-    text(f)
-    assert len(box) == 3 and box[1:] == [2, 5] and type(box[0]) is np.ndarray
-
-
-def test_traced_values_do_not_escape_into_containers():
-    box = [np.ones(2)]
-
-    def f(x):
-        LOG.append(x)
-        return x
-
-    def g(x):
-        box.append(x + 1)
-        return x
-
-    del LOG[:]
-    with pytest.raises(MiniError, match="global LOG"):
-        text(f)
-    with pytest.raises(MiniError, match="closure cell box"):
-        text(g)
-    assert LOG == [] and len(box) == 1
-
-
-def test_too_many_leaves_and_cycles_are_refused():
-    big, loop = list(range(101)), []
-    loop.append(loop)
-
-    with pytest.raises(MiniError, match="more than 100 elements.*one array"):
-        text(lambda x: x + big[0], max_leaves=100)
-    with pytest.raises(MiniError, match="contains itself"):
-        text(lambda x: loop)
-
-
-def test_named_tuples_and_namespaces():
-    Pair = namedtuple("Pair", "a b")
-    pair, space = Pair(np.ones(2), 3), SimpleNamespace(t=np.ones(2), k=4)
-
-    def f(x):
-        assert isinstance(pair, Pair)
-        space.k += 1
-        return pair.a * pair.b + space.t * space.k
-
-    run = Run(f)
-    assert run(Tr("x")).text == (
-        "add(multiply(<closure cell pair[0]>, 3), multiply(<closure cell space.t>, 5))"
-    )
-    assert space.k == 5
-
-
-# Classes and instances
-
-
-class Base:
-    scale = 2
-
-    def __init__(self, k):
-        self.k = k
-        self.w = np.ones(3)
-
-    def apply(self, x):
-        return x * self.w
-
-    @property
-    def doubled(self):
-        return np.zeros(2)
-
-    @classmethod
-    def make(cls, x):
-        return x + np.zeros(cls.scale)
-
-    @staticmethod
-    def still(x):
-        return plus_zeros(x)
-
-    @functools.cached_property
-    def cached(self):
-        return np.zeros(5)
-
-
-class Model(Base):
-    def apply(self, x):
-        return super().apply(x) + np.zeros(3)
-
-    def explicit(self, x):
-        return super(Model, self).apply(x)  # noqa: UP008
-
-    def __call__(self, x):
-        return self.apply(x) * self.k
-
-
-MODEL = Model(4)
-
-
-def test_methods_super_properties_and_attributes_of_instances():
-    def f(x):
-        assert isinstance(MODEL, Model) and isinstance(MODEL, Base) and type(MODEL) is Model
-        return MODEL(x)
-
-    run = Run(f)
-    assert run(Tr("x")).text == (
-        "multiply(add(multiply(x, <global MODEL.w>), zeros(3, float64)), 4)"
-    )
-    assert run.holds() and "global MODEL.k" in run.paths()
-    MODEL.k = 5
-    assert not run.holds()
-    MODEL.k = 4
-    assert run.holds()
-    assert text(lambda x: MODEL.explicit(x)) == "multiply(x, <global MODEL.w>)"
-    assert text(lambda x: MODEL.doubled) == "zeros(2, float64)"
-    assert text(lambda x: MODEL.cached) == "zeros(5, float64)" and "cached" not in vars(MODEL)
-    assert text(lambda x: Model.make(x)) == "add(x, zeros(2, float64))"
-    assert text(lambda x: MODEL.still(x)) == X
-    assert text(lambda x: x * MODEL.scale) == "multiply(x, 2)"
-
-
-def test_a_bound_method_as_the_traced_function():
-    run = Run(MODEL.apply)
-    assert run(Tr("x")).text == "add(multiply(x, <self.w>), zeros(3, float64))"
-    assert run.holds(MODEL.apply)
-
-
-def test_callable_instance_and_partial_as_the_traced_function():
-    assert Run(MODEL)(Tr("x")).text.endswith(", 4)")
-    assert Run(functools.partial(Base.still))(Tr("x")).text == X
-
-
-def test_instances_made_in_the_trace_are_real_when_it_ends():
-    @dataclass
-    class Point:
-        a: object
-        b: object = 0
-
-        def moved(self, x):
-            return replace(self, a=self.a + np.zeros(3))
-
-    def f(x):
-        p = Point(x).moved(x)
-        assert isinstance(p, Point) and p == p and type(p) is Point
-        return p, MODEL, [MODEL]
-
-    point, model, models = Run(f)(Tr("x"))
-    assert type(point) is Point and point.a.text == X
-    assert model is MODEL and models[0] is MODEL
-
-
-def test_slots_and_frozen_dataclasses():
-    @dataclass(frozen=True, slots=True)
-    class Config:
-        w: np.ndarray
-        k: int = 3
-
-        def scaled(self, x):
-            return x * self.w * self.k
-
-    config = Config(np.ones(3))
-
-    def f(x):
-        made = Config(x, 2)
-        return config.scaled(x) + made.scaled(x)
-
-    run = Run(f)
-    assert run(Tr("x")).text == (
-        "add(multiply(multiply(x, <closure cell config.w>), 3), multiply(multiply(x, x), 2))"
-    )
-    assert run.holds()
-
-
-def test_attributes_set_by_the_function():
-    model = Model(1)
-
-    def f(x):
-        model.k += 1
-        return x * model.k
-
-    def leak(x):
-        model.last = x
-        return x
-
-    run = Run(f)
-    assert run(Tr("x")).text == "multiply(x, 2)" and model.k == 2 and not run.holds()
-    with pytest.raises(MiniError, match=r"closure cell model\.last"):
-        text(leak)
-    assert not hasattr(model, "last")
-
-
-def test_subclass_hooks_of_the_user_do_not_run_again():
-    registry = []
-
-    class Registered:
-        def __init_subclass__(cls):
-            registry.append(cls)
-
-    class Child(Registered):
-        def go(self, x):
-            return plus_zeros(x)
-
-    child = Child()
-    assert text(lambda x: child.go(x)) == X and registry == [Child]
 
 
 # Refusals and errors
@@ -637,55 +378,3 @@ def test_the_users_own_exceptions_pass_through():
     assert text(f) == "x"
     with pytest.raises(ZeroDivisionError):
         text(lambda x: 1 / 0)
-
-
-# Builtins
-
-
-def test_builtins_of_traced_and_plain_values():
-    def f(x):
-        assert isinstance(x, np.ndarray) and type(x) is np.ndarray
-        assert not isinstance(x, float | int) and issubclass(type(x), np.ndarray)
-        assert isinstance(3.0, float) and not isinstance(3, float) and isinstance(True, bool)
-        assert float("nan") != 0 and float.fromhex("0x1p0") == 1.0 and int("12", 16) == 18
-        assert type(3.0) is float and {float: 1}[type(2.0)] == 1 and type(float(1)) is float
-        assert min(3, 2) == 2 and max([1, 5], key=lambda v: -v) == 1 and max([], default=9) == 9
-        assert sum([1, 2]) == 3 and any([0, 1]) and all([]) and bool([]) is False
-        assert np.dtype(float) == np.float64 and np.float64(3.0) == 3.0
-        assert np.ones(1).dtype == np.float64 and isinstance(np.ones(1)[0], np.float64)
-        assert np.ones(2, dtype=np.float64).dtype == float and np.zeros(2, bool) is not None
-        return float(x[0]) + int(x[1])
-
-    assert text(f) == "add(float(x[0]), int(x[1]))"
-
-
-def test_min_and_max_keep_pythons_order():
-    lower = "select(less(x[1], x[0]), x[1], x[0])"
-    assert text(lambda x: min(x[0], x[1])) == lower
-    assert text(lambda x: max(x[0], 0.0)) == "select(less(0.0, x[0])"[0:0] + text(
-        lambda x: max(x[0], 0.0)
-    )
-    assert text(lambda x: min([x[0], x[1]])) == lower
-    assert text(lambda x: max([x[0], x[1]], key=abs)) == (
-        "select(greater(abs(x[1]), abs(x[0])), x[1], x[0])"
-    )
-
-
-def test_classes_made_inside_may_derive_from_the_builtins():
-    def f(x):
-        class Meta(type):
-            pass
-
-        class Meters(float):
-            pass
-
-        class Made(metaclass=Meta):
-            pass
-
-        return isinstance(Meters(2), float) and type(Made) is Meta and not isinstance(1, Meters)
-
-    assert Run(f)(Tr("x")) is True
-
-
-def test_rebinding_is_the_same_on_every_python():
-    assert sys.version_info >= (3, 11) and is_traced(Tr("x"))
