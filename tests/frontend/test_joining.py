@@ -17,7 +17,7 @@ JOINS: dict[str, Function] = {
     "concatenate_last": lambda a: np.concatenate((a, a[..., :0], a[..., ::-1]), axis=-1),
     "concatenate_flat": lambda a: np.concatenate([a, a[0, 0, 0], [1.5]], axis=None),
     "concatenate_one": lambda a: np.concatenate([a]),
-    "concatenate_rows": lambda a: np.concatenate(a),
+    "concatenate_rows": np.concatenate,
     "concatenate_dtype": lambda a: np.concatenate([a, a], dtype="f4"),
     "concatenate_mixed": lambda a: np.concatenate([a.astype("i4"), a.astype("f4")]),
     "concat": lambda a: np.concat([a, a], axis=1),

@@ -14,7 +14,7 @@ from typing import Any
 from fjit.core import primitives as p
 from fjit.core.ir import Atom, Shape, Sym, Var
 from fjit.core.trace import where
-from fjit.errors import FjitTypeError
+from fjit.errors import FjitIndexError, FjitTypeError, ShapeError, shape_text
 from fjit.frontend.layout import Strides, axis_order, ordered_strides
 from fjit.frontend.numpy import arrays
 from fjit.frontend.numpy.indices import Advanced, Selection, parse
@@ -122,5 +122,22 @@ def index_arrays(advanced: tuple[Advanced, ...]) -> tuple[tuple[int, ...], list[
     for entry in advanced:
         axes.extend(entry.axes)
         positions.extend(mask_positions(entry.atom) if entry.is_mask else [entry.atom])
-    shape = broadcast_shapes(*[a.aval.shape for a in positions])
+    shapes = [a.aval.shape for a in positions]
+    try:
+        shape = broadcast_shapes(*shapes)
+    except ShapeError:
+        raise _index_mismatch(shapes) from None
     return tuple(axes), [broadcast_to(a, shape) for a in positions]
+
+
+def _index_mismatch(shapes: list[Shape]) -> FjitIndexError:
+    text = " ".join(map(shape_text, shapes))
+    masked = any(isinstance(e, Sym) for shape in shapes for e in shape)
+    advice = (
+        ". The number of true elements of a mask is known only at run time: combine masks with &, "
+        "or index in two steps, x[m][:, other]"
+    )
+    return FjitIndexError(
+        "shape mismatch: indexing arrays could not be broadcast together with shapes "
+        f"{text}, at {where()}{advice if masked else ''}"
+    )
