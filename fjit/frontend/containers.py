@@ -29,7 +29,7 @@ from .guards import elements_guard, is_scalar, members_guard, tuple_guard
 from .hooks import Observes
 from .paths import MISSING, Attr, Item, Path
 
-_COPIED: Final = (list, deque, dict, OrderedDict, defaultdict, Counter, SimpleNamespace)
+_COPIED: Final = (list, deque, dict, set, OrderedDict, defaultdict, Counter, SimpleNamespace)
 Contents = dict[object, object] | list[object] | set[object]
 
 
@@ -70,14 +70,21 @@ class Containers:
             if isinstance(value, tuple):
                 return self._observe_tuple(value, path, held)
             if isinstance(value, set):
-                self.observer.reads.add(members_guard(path, value, held))
-                given: object = value
+                given: object = self._observe_set(value, path, held)
             else:
                 given = self._observe_elements(value, path, held)
         finally:
             self.open.discard(id(value))
         self.handed.append(_Handed(path, value, given, _contents(given)))
         return given
+
+    def _observe_set(self, value: set[object], path: Path, held: object) -> object:
+        """Guard a set by identity and members."""
+        self.observer.reads.add(members_guard(path, value, held))
+        members = {self.observer.observe_key(member, path) for member in value}
+        if members == value:
+            return value
+        return self._copied(value, members, path)
 
     def _observe_tuple(self, value: tuple[object, ...], path: Path, held: object) -> object:
         """Guard a tuple by its elements; it may be built anew between calls."""
@@ -99,16 +106,24 @@ class Containers:
             paths = [Item(path, key) for key, _ in pairs]
         given, entries = self._elements(pairs, paths, value)
         self.observer.reads.add(elements_guard(path, value, entries, held))
-        if all(map(is_, given, (item for _, item in pairs))):
+        keys = [key for key, _ in pairs]
+        if isinstance(value, dict):
+            keys = [self.observer.observe_key(key, path) for key in keys]
+        same = all(map(is_, given, (item for _, item in pairs)))
+        if same and all(map(is_, keys, (key for key, _ in pairs))):
             return value
+        named = dict(zip(keys, given, strict=True)) if _is_mapping(value) else given
+        return self._copied(value, named, path)
+
+    def _copied(self, value: object, contents: Contents, path: Path) -> object:
+        """Return a copy of a container with other contents."""
         if type(value) not in _COPIED:
             self.observer.refuse(
                 f"{path} is a {type(value).__qualname__} that holds arrays or functions, and only "
                 "plain lists and dicts are looked through; pass it as an argument, or its arrays"
             )
         replaced = copy.copy(value)
-        keys = [key for key, _ in pairs]
-        _replace(replaced, dict(zip(keys, given, strict=True)) if _is_mapping(value) else given)
+        _replace(replaced, contents)
         return replaced
 
     def _elements(
@@ -143,7 +158,7 @@ class Containers:
             return
         original = self.observer.outside
         if isinstance(now, dict):
-            _replace(handed.real, {key: original(item) for key, item in now.items()})
+            _replace(handed.real, {original(key): original(item) for key, item in now.items()})
         elif handed.given is not handed.real or isinstance(now, list):
             _replace(handed.real, type(now)(map(original, now)))
         self.observer.reads.add_effect(handed.path, "is changed by the function")

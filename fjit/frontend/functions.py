@@ -14,14 +14,17 @@ A function of a module that is not followed keeps its globals; if functions hang
 
 from __future__ import annotations
 
+import functools
 import inspect
 from dataclasses import dataclass
+from operator import is_
 from types import CellType, FunctionType
-from typing import Final
+from typing import Any, Final, cast
 
 from .guards import is_scalar
 from .hooks import Observes
 from .paths import MISSING, Attr, Cell, Default, KwDefault, Path
+from .shadows import real_class
 from .spaces import RecordingGlobals
 from .standins import Refused
 
@@ -61,9 +64,17 @@ class Functions:
         if function.__code__.co_flags & ASYNC:
             text = f"{function.__qualname__} is a coroutine function; a trace cannot wait for it"
             return Refused(function, lambda: self.observer.refuse(text))
-        if self.observer.hooks.follow(str(function.__globals__.get("__name__", ""))):
+        if self._follows(function):
             return self._rebind(function, path)
+        if function.__globals__ is vars(functools) and hasattr(function, "dispatch"):
+            return self._rebind_dispatcher(function, path)
         return self._rebind_wrapper(function)
+
+    def _follows(self, function: FunctionType) -> bool:
+        """Tell whether a function is traced through; those beside the traced one always are."""
+        if self.root is not None and function.__globals__ is self.root.__globals__:
+            return True
+        return self.observer.hooks.follow(str(function.__globals__.get("__name__", "")))
 
     def _rebind(self, function: FunctionType, path: Path) -> FunctionType:
         """Rebind a function of a followed module; itself first, so that recursion finds it."""
@@ -88,10 +99,12 @@ class Functions:
 
     def _rebind_wrapper(self, function: FunctionType) -> FunctionType:
         """Rebind what hangs in the closure of a function of another library."""
-        contents = [_contents(cell) for cell in function.__closure__ or ()]
-        if not any(isinstance(value, FunctionType) for value in contents):
+        cells = [
+            self._cell(cell) if isinstance(_contents(cell), FunctionType) else cell
+            for cell in function.__closure__ or ()
+        ]
+        if all(map(is_, cells, function.__closure__ or ())):
             return function
-        cells = [self._cell(cell) for cell in function.__closure__ or ()]
         rebound = self._copy(function, function.__globals__, tuple(cells))
         rebound.__defaults__, rebound.__kwdefaults__ = (
             function.__defaults__,
@@ -99,6 +112,20 @@ class Functions:
         )
         self._fill(function, function)
         return rebound
+
+    def _rebind_dispatcher(self, function: FunctionType, path: Path) -> object:
+        """Stand for a `singledispatch` function, whose cache must not get to know rebound ones."""
+        single: Any = function  # with `dispatch` and `registry`
+        see: Any = self.table["type"]  # the class as the traced code sees it
+
+        def dispatcher(*args: object, **keywords: object) -> object:
+            chosen = single.dispatch(real_class(see(args[0])))
+            at = Attr(path, f"dispatch({type(args[0]).__name__})")
+            return cast(Any, self.observer.rebound(chosen, at))(*args, **keywords)
+
+        functools.update_wrapper(dispatcher, function, updated=())
+        self.rebound[id(function)] = function, dispatcher
+        return dispatcher
 
     def _copy(
         self, function: FunctionType, space: dict[str, object], cells: tuple[CellType, ...]
@@ -140,6 +167,8 @@ class Functions:
         """Observe what the cells hold, after the function itself can be found by recursion."""
         names = function.__code__.co_freevars
         for index, (name, cell) in enumerate(zip(names, function.__closure__ or (), strict=True)):
+            if id(cell) not in self.new_cells:
+                continue
             given = self.new_cells[id(cell)][1]
             if id(cell) in self.cells:
                 continue

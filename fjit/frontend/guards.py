@@ -41,7 +41,7 @@ from typing import Any, Final, NoReturn, Protocol, cast
 
 import numpy as np
 
-from .paths import MISSING, Builtin, Global, Path, Source, builtins_of, source
+from .paths import GONE, MISSING, Builtin, Global, Path, Source, builtins_of, source
 
 SIMPLE_TYPES: Final = frozenset(
     {type(None), bool, int, str, bytes, type(Ellipsis), type(NotImplemented), range}
@@ -131,7 +131,7 @@ def scalar_guard(path: Path, value: object, held: object = MISSING) -> Guard:
     def holds(f: object, a: Sequence[object] = (), /) -> bool:
         try:
             now = read(f, a)
-        except (AttributeError, LookupError, ValueError):
+        except GONE:
             return False
         return now is value or (type(now) is kind and same_scalar(now, value))
 
@@ -148,7 +148,7 @@ def identity_guard(path: Path, value: object, held: object = MISSING, what: str 
         def holds_code(f: object, a: Sequence[object] = (), /) -> bool:
             try:
                 return read(f, a) is function and function.__code__ is code
-            except (AttributeError, LookupError, ValueError):
+            except GONE:
                 return False
 
         return Guard(path, what, holds_code)
@@ -158,7 +158,7 @@ def identity_guard(path: Path, value: object, held: object = MISSING, what: str 
     def holds(f: object, a: Sequence[object] = (), /) -> bool:
         try:
             return read(f, a) is value
-        except (AttributeError, LookupError, ValueError):
+        except GONE:
             return False
 
     return Guard(path, what, holds)
@@ -170,7 +170,7 @@ def _equality(read: Source, value: object) -> Holds:
     def holds(f: object, a: Sequence[object] = (), /) -> bool:
         try:
             now = read(f, a)
-        except (AttributeError, LookupError, ValueError):
+        except GONE:
             return False
         return type(now) is type(value) and now == value
 
@@ -184,7 +184,7 @@ def array_guard(path: Path, value: np.ndarray, held: object = MISSING) -> Guard:
     def holds(f: object, a: Sequence[object] = (), /) -> bool:
         try:
             now: Any = read(f, a)  # an array, if the next line says so
-        except (AttributeError, LookupError, ValueError):
+        except GONE:
             return False
         if type(now) is not kind:
             return False
@@ -200,7 +200,7 @@ def type_guard(path: Path, value: object, held: object = MISSING) -> Guard:
     def holds(f: object, a: Sequence[object] = (), /) -> bool:
         try:
             return type(read(f, a)) is kind
-        except (AttributeError, LookupError, ValueError):
+        except GONE:
             return False
 
     return Guard(path, f"is of type {kind.__name__}", holds)
@@ -212,7 +212,7 @@ def alias_guard(path: Path, first: Path) -> Guard:
     def holds(f: object, a: Sequence[object] = (), /) -> bool:
         try:
             return path.read(f, a) is first.read(f, a)
-        except (AttributeError, LookupError, ValueError):
+        except GONE:
             return False
 
     return Guard(path, f"is {first}", holds)
@@ -244,7 +244,7 @@ def elements_guard(path: Path, value: object, entries: Entries, held: object) ->
             if whole and all(map(is_, inside.values() if keys is not None else inside, elements)):
                 return True
             return _same_elements(inside, entries)
-        except (AttributeError, LookupError, ValueError):
+        except GONE:
             return False
 
     return Guard(path, f"is the {type(value).__name__} of {size} seen before", holds)
@@ -257,7 +257,7 @@ def tuple_guard(path: Path, value: tuple[object, ...], entries: Entries, held: o
     def holds(f: object, a: Sequence[object] = (), /) -> bool:
         try:
             now = read(f, a)
-        except (AttributeError, LookupError, ValueError):
+        except GONE:
             return False
         if type(now) is not kind or not isinstance(now, tuple):
             return False
@@ -273,7 +273,7 @@ def members_guard(path: Path, value: object, held: object) -> Guard:
     def holds(f: object, a: Sequence[object] = (), /) -> bool:
         try:
             return read(f, a) is value and value == members
-        except (AttributeError, LookupError, ValueError):
+        except GONE:
             return False
 
     return Guard(path, f"is the set of {len(members)} seen before", holds)

@@ -45,8 +45,9 @@ class Hooks:
     - `builtins`: builtins to replace, by name; see `standins.make_builtins`.
     - `refuse`: `id(callable, class or module)` to the text of the error: a callable raises when it
       is called, a module when an attribute of it is read, a class when an instance of it is read.
-    - `adapters`: type to `(value, path) -> stand-in`, for objects of others that can be traced,
-      such as fused functions; NotImplemented leaves the value to the other rules.
+    - `adapters`: type to `(value, path, observer) -> stand-in`, for callables that can be traced,
+      such as fused functions; NotImplemented leaves the value to the other rules. To trace through
+      a wrapper, return `observer.observe(wrapper.function, Attr(path, "function"), wrapper)`.
     - `follow(module_name)`: are the functions and classes of this module traced through?
     - `shadowed(real, shadow)`: called for each class that is shadowed, to register it as a tree.
     - `max_leaves`: how many elements the captured containers of one trace may have.
@@ -60,7 +61,9 @@ class Hooks:
     module_standins: Mapping[ModuleType, Mapping[str, object]] = field(default_factory=dict)
     builtins: Mapping[str, object] = field(default_factory=dict)
     refuse: Mapping[int, str] = field(default_factory=dict)
-    adapters: Mapping[type, Callable[[object, Path], object]] = field(default_factory=dict)
+    adapters: Mapping[type, Callable[[object, Path, Observes], object]] = field(
+        default_factory=dict
+    )
     follow: Callable[[str], bool] = follow_by_default
     shadowed: Callable[[type, type], None] | None = None
     max_leaves: int = 10_000
@@ -77,6 +80,9 @@ class Observes(Protocol):
 
     def lift(self, value: object, path: Path, held: object = MISSING) -> object:
         """Make a scalar an input, or return NotImplemented."""
+
+    def observe_key(self, key: object, path: Path) -> object:
+        """Return what stands for a member of a set or a key of a dict."""
 
     def rebound(self, function: object, path: Path) -> object:
         """Return the traced form of a function without recording a read."""

@@ -37,11 +37,10 @@ from .guards import (
 )
 from .hooks import Hooks
 from .paths import MISSING, Attr, Item, Path
-from .shadows import Shadows, can_shadow, make_real, real_class
+from .shadows import CACHED, Shadows, can_shadow, make_real, real_class
 from .spaces import ModuleStandin, RecordingGlobals, builtins_table
 from .standins import Refused, SeenType
 
-_CACHED: Final = type(functools.lru_cache(len))
 _NUMBERS: Final = (int, float, complex, np.number)
 
 
@@ -123,7 +122,7 @@ class Observer:
         if text is not None:
             self.refuse(f"{path}: {text}")
         adapter = self.hooks.adapters.get(type(value))
-        adapted = adapter(value, path) if adapter is not None else NotImplemented
+        adapted = NotImplemented if adapter is None else adapter(value, path, self)
         if adapted is not NotImplemented:
             self.reads.add(identity_guard(path, value, held))
             return adapted
@@ -163,7 +162,7 @@ class Observer:
             )
         if type(value) is functools.partial:
             return self._observe_partial(value, path)
-        if type(value) is _CACHED:
+        if type(value) is CACHED:
             return self.observe(cast(Any, value).__wrapped__, Attr(path, "__wrapped__"), value)
         if isinstance(value, type):
             return self.shadows.shadow(value, path) if self._shadows(value) else value
@@ -209,14 +208,26 @@ class Observer:
             return replaced if replaced is not function else self.functions.rebind(function, path)
         return self.observe(function, path)
 
+    def observe_key(self, key: object, path: Path) -> object:
+        """Return what stands for a member of a set or a key of a dict, so that look-ups find it."""
+        if isinstance(key, FunctionType):
+            return self.rebound(key, path)
+        if isinstance(key, tuple):
+            return key if is_scalar(key) else tuple(self.observe_key(item, path) for item in key)
+        replaced = self._replaced(key)
+        self.export(replaced, key)
+        return replaced
+
     def unguarded(self, value: object, path: Path) -> object:
         """Return what stands for a constant of a library: a replacement, a module, or itself."""
         known = self.memo.get(id(value))
         if known is not None:
             return known[1]
-        if not isinstance(value, ModuleType):
-            return self._replaced(value)
-        standin = ModuleStandin(value, path, self)
+        standin = self._replaced(value)
+        if isinstance(value, ModuleType):
+            standin = ModuleStandin(value, path, self)
+        if standin is value:
+            return value
         self.memo[id(value)] = value, standin, path
         self.export(standin, value)
         return standin

@@ -31,6 +31,9 @@ class Missing:
 
 MISSING: Final = Missing()
 
+# What reading a path raises when an object on the way has changed its type or contents.
+GONE: Final = (AttributeError, LookupError, TypeError, ValueError)
+
 # A callable as the user passed it; `object` because functions, methods and partials all occur.
 Source = Callable[[object, Sequence[object]], object]
 
@@ -213,7 +216,7 @@ class Item(Path):
         container = cast(dict[object, object], self.parent.read(function, arguments))
         try:
             return container[self.key]
-        except (KeyError, IndexError):
+        except GONE:
             return MISSING
 
     def __str__(self) -> str:

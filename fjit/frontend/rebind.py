@@ -70,10 +70,10 @@ class Rebound:
         """Run; raise what our own code refused even if the user's code caught it."""
         try:
             result = self.function(*args, **keywords)
-        except Exception as error:
+        except BaseException as error:
             pending = self.reads.pending_error
             self.observer.settle()
-            if pending is not None and pending is not error:
+            if isinstance(error, Exception) and pending not in (None, error):
                 raise pending from error
             raise
         self.observer.settle()

@@ -31,6 +31,7 @@ from .hooks import Observes
 from .paths import MISSING, Attr, Path
 
 _PLAIN_BASES: Final = (object, Generic, Protocol, ABC)
+CACHED: Final = type(functools.lru_cache(len))
 _METACLASSES: Final = (type, ABCMeta)
 _OWN_NAMES: Final = frozenset(
     {"__dict__", "__weakref__", "__slots__", "__init_subclass__", "__class_getitem__", "__del__"}
@@ -88,7 +89,7 @@ class ShadowMeta(type):
 
     def __eq__(cls, other: object) -> bool:
         """Equal the real class."""
-        return cls is other or other is real_class(cls)
+        return True if other is cls or other is real_class(cls) else NotImplemented
 
     def __hash__(cls) -> int:
         """Hash as the real class."""
@@ -228,29 +229,31 @@ class Shadows:
         """Tell whether an entry of a class is a method, property or plain value to observe."""
         if isinstance(entry, FunctionType | staticmethod | classmethod | property):
             return True
-        if isinstance(entry, functools.cached_property):
+        if isinstance(entry, functools.cached_property | CACHED):
             return True
         return not name.startswith("__") and not hasattr(type(entry), "__get__")
 
     def _member(self, cls: type, name: str, entry: Any, path: Path) -> object:  # any class entry
         """Return the entry of the shadow class."""
         rebound, at = self.observer.rebound, Attr(path, name)
+
+        def method(inner: Any) -> Any:  # a function, in and out
+            self.observer.reads.add(identity_guard(at, getattr(cls, name), cls))
+            return rebound(inner, at)
+
         if isinstance(entry, FunctionType):
-            return _Member(entry, lambda: self._method(cls, name, entry, at))
+            return _Member(entry, lambda: method(entry))
+        if isinstance(entry, CACHED):  # the user's cache must not get to know traced values
+            return _Member(entry, lambda: method(cast(Any, entry).__wrapped__))
         if isinstance(entry, staticmethod | classmethod):
             kind, inner = type(entry), entry.__func__
-            return _Member(entry, lambda: kind(cast(Any, rebound(inner, at))))
+            return _Member(entry, lambda: kind(method(inner)))
         if isinstance(entry, property):
-            parts = [part and _deferred(rebound, part, at) for part in _parts(entry)]
+            parts = [part and _deferred(method, part) for part in _parts(entry)]
             return property(*cast(Any, parts))  # getter, setter, deleter
         if isinstance(entry, functools.cached_property):
-            return _Member(entry, lambda: property(cast(Any, rebound(entry.func, at))))
+            return _Member(entry, lambda: property(method(entry.func)))
         return _ClassValue(entry, lambda: self.observer.observe(getattr(cls, name), at, cls))
-
-    def _method(self, cls: type, name: str, entry: FunctionType, path: Path) -> object:
-        """Rebind a method; guard that the class still has it."""
-        self.observer.reads.add(identity_guard(path, entry, cls))
-        return self.observer.rebound(entry, path)
 
     def seen(self, cls: object) -> object:
         """Return the class that traced code sees for one it may have got from elsewhere."""
@@ -456,12 +459,10 @@ def _parts(entry: property) -> tuple[object, object, object]:
     return entry.fget, entry.fset, entry.fdel
 
 
-def _deferred(
-    rebound: Callable[[object, Path], object], part: object, path: Path
-) -> Callable[..., object]:
+def _deferred(method: Callable[[object], Any], part: object) -> Callable[..., object]:
     """Return an accessor of a property that is rebound when it is first used."""
 
     def accessor(*args: object) -> object:
-        return cast(Callable[..., object], rebound(part, path))(*args)
+        return cast(object, method(part)(*args))
 
     return accessor

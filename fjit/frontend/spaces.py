@@ -255,6 +255,8 @@ class ModuleStandin(ModuleType):
             if hooks.follow(real.__name__):
                 return observer.observe(value, Attr(path, name), real)
             given = observer.unguarded(value, Attr(path, name))
+        else:
+            observer.export(given, getattr(real, name, given))
         vars(self)[name] = given
         return given
 

@@ -89,8 +89,8 @@ class _ScalarMeta(type):
         return issubclass(kind, cls.real_type)
 
     def __eq__(cls, other: object) -> bool:
-        """Equal the real type."""
-        return cls is other or other is cls.real_type
+        """Equal the real type; let a dtype decide for itself."""
+        return True if other is cls or other is cls.real_type else NotImplemented
 
     def __hash__(cls) -> int:
         """Hash as the real type."""
@@ -134,8 +134,8 @@ class _TypeObject:
         """Stand for `real`."""
         self.real_type = real
 
-    @property
-    def __class__(self) -> type:  # type: ignore[misc]  # read-only here
+    @property  # type: ignore[misc]  # read-only here
+    def __class__(self) -> type:
         """Pass for a type in `isinstance(bool, type)`."""
         return type
 
@@ -164,8 +164,8 @@ class _TypeObject:
         return getattr(self.real_type, name)
 
     def __eq__(self, other: object) -> bool:
-        """Equal the real type."""
-        return self is other or other is self.real_type
+        """Equal the real type; let a dtype decide for itself."""
+        return True if other is self or other is self.real_type else NotImplemented
 
     def __hash__(self) -> int:
         """Hash as the real type."""
@@ -323,6 +323,11 @@ class Refused:
     def __call__(self, *args: object, **keywords: object) -> object:
         """Refuse."""
         return self.refuse()
+
+    def __getattr__(self, name: str) -> object:
+        """Read an attribute; methods of a refused class are refused, too."""
+        value = getattr(self.real, name)
+        return Refused(value, self.refuse) if callable(value) else value
 
     def __instancecheck__(self, value: object) -> bool:
         """Let `isinstance` work with a refused class."""

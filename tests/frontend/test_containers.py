@@ -183,3 +183,33 @@ def test_an_error_of_the_user_still_puts_containers_right():
     with pytest.raises(ValueError, match="mine"):
         text(f)
     assert LOG == []
+
+
+def test_functions_as_keys_and_members():
+    def relu(x):
+        return x + np.zeros(3)
+
+    names, known = {relu: "relu", (relu, np.zeros): "pair"}, {relu, len}
+
+    def f(x):
+        assert names[relu] == "relu" and names[relu, np.zeros] == "pair" and relu in known
+        names["new"] = relu
+        known.add(3)
+        return next(iter(names))(x)
+
+    assert text(f) == "add(x, zeros(3, float64))"
+    assert names == {relu: "relu", (relu, np.zeros): "pair", "new": relu}
+    assert known == {relu, len, 3}
+
+
+def test_a_parent_of_another_type_is_a_miss_not_an_error():
+    pair = (np.ones(3), [1])
+
+    def f(x):
+        return x * pair[0]
+
+    run = Run(f)
+    run(Tr("x"))
+    pair = 3
+    assert not run.holds()
+    assert run.reads.inputs[0].path.read(f) is not None

@@ -1,6 +1,7 @@
 """Running the user's code object: names, callees, classes, effects and refusals."""
 
 import contextlib
+import datetime
 import functools
 import traceback
 import types
@@ -10,6 +11,7 @@ import numpy as renamed
 import pytest
 from numpy import zeros as plain_zeros
 
+from fjit.frontend.paths import Attr
 from tests.frontend.rebind_tracer import MiniError, MiniTypeError, Run, Tr, text
 
 X = "add(x, zeros(3, float64))"  # what a rebound `x + np.zeros(3)` gives
@@ -378,3 +380,72 @@ def test_the_users_own_exceptions_pass_through():
     assert text(f) == "x"
     with pytest.raises(ZeroDivisionError):
         text(lambda x: 1 / 0)
+
+
+# Adapters and dispatch
+
+
+def test_wrappers_of_the_tracer_are_traced_through():
+    class Fused:
+        def __init__(self, function):
+            self.function = function
+
+        def __call__(self, x):
+            raise AssertionError
+
+    fused = Fused(plus_zeros)
+
+    def inline(value, path, observer):
+        return observer.observe(value.function, Attr(path, "function"), value)
+
+    def f(x):
+        return fused(x)
+
+    run = Run(f, adapters={Fused: inline})
+    assert run(Tr("x")).text == X and "closure cell fused.function" in run.paths()
+
+
+def test_singledispatch_sees_arrays_and_keeps_its_cache_clean():
+    @functools.singledispatch
+    def kind(x):
+        return x
+
+    @kind.register
+    def _(x: np.ndarray):
+        return plus_zeros(x)
+
+    def f(x):
+        return kind(x)
+
+    assert text(f) == X and kind(1) == 1
+    assert isinstance(kind(np.ones(3)), np.ndarray)
+
+
+def test_helpers_beside_the_traced_function_are_followed_whatever_the_module():
+    space = {"np": np, "__name__": "numpy.inside"}
+    exec("def g(x): return x + np.zeros(3)\ndef f(x): return g(x)", space)
+    assert text(space["f"]) == X
+
+
+def test_a_refused_class_still_answers_isinstance_and_an_interrupt_passes():
+    def f(x):
+        assert not isinstance(x, np.random.Generator)
+        return x
+
+    def g(x):
+        LOG.append(x)
+        raise KeyboardInterrupt
+
+    def h(x):
+        return today.now()
+
+    today = datetime.datetime
+    assert text(f, refuse={id(np.random.Generator): "no"}) == "x"
+    with pytest.raises(MiniError, match="the clock"):
+        text(h, refuse={id(datetime.datetime): "a trace would stop the clock"})
+    with pytest.raises(KeyboardInterrupt):
+        text(g)
+    assert LOG == []
+
+
+LOG: list = []

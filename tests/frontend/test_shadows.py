@@ -351,3 +351,37 @@ def test_the_tracer_hears_of_shadow_classes():
     run(Tr("x"))
     assert [real for real, _ in heard] == [Base, Model]
     assert all(issubclass(shadow, real) and shadow == real for real, shadow in heard)
+
+
+def test_cached_methods_do_not_remember_traced_values():
+    class Model:
+        @functools.lru_cache  # noqa: B019
+        def window(self, n):
+            return np.zeros(n)
+
+    model = Model()
+    assert text(lambda x: x + model.window(3)) == X
+    assert type(model.window(3)) is np.ndarray
+
+
+def test_a_method_or_property_put_in_place_later_is_a_miss():
+    class Model:
+        def go(self, x):
+            return x
+
+        @property
+        def k(self):
+            return 3
+
+    model = Model()
+    run = Run(lambda x: model.go(x) * model.k)
+    assert run(Tr("x")).text == "multiply(x, 3)" and run.holds()
+    go, k = Model.go, Model.k
+    Model.go = lambda self, x: x * 2
+    assert not run.holds()
+    Model.go = go
+    assert run.holds()
+    Model.k = property(lambda self: 4)
+    assert not run.holds()
+    Model.k = k
+    assert run.holds()

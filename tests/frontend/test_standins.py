@@ -64,6 +64,7 @@ def test_a_scalar_type_answers_for_the_real_one(real):
 def test_numpy_takes_scalar_types_wherever_a_dtype_goes():
     x = np.ones(3, "f4")
     assert x.astype(FLOAT64).dtype == "f8" and np.result_type(FLOAT64, x.dtype) == np.float64
+    assert np.dtype(float) in (FLOAT64,) and np.dtype("f8") == FLOAT64 and FLOAT64 != 3
     assert np.issubdtype(FLOAT64, np.floating) and np.finfo(FLOAT64).bits == 64
     assert np.can_cast(np.float32, FLOAT64) and np.asarray([1], dtype=FLOAT64).dtype == FLOAT64
 
