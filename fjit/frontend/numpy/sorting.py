@@ -1,8 +1,8 @@
-"""Sorting and order statistics: sort, argsort, partition, lexsort, median, quantile.
+"""Sorting and order statistics: sort, argsort, partition, lexsort, quantile.
 
 Takes traced arrays, gives copies:
 
-    np.median(x)    records    b = sort[axis=0 stable=False] a;  c = slice[...] b;  the mean of c
+    np.quantile(x, 1)      records      b = sort[axis=0 stable=False] a;  c = slice[...] b
 
 Invariant: NaN sorts last, and an order statistic of values that hold a NaN is NaN. A partition is a
 full sort, which is one of the orders that NumPy's partition may give.
@@ -128,22 +128,6 @@ def _one_axis(a: Any, axis: Any) -> tuple[Tracer, int, tuple[int, ...]]:
     kept = [k for k in range(x.ndim) if k not in axes]
     moved = FUNCTIONS[np.moveaxis](x, tuple(sorted(axes)), range(len(kept), x.ndim))
     return reshape(moved, (*[x.static_shape[k] for k in kept], -1)), len(kept), axes
-
-
-@implements(np.median)
-def median(
-    a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False
-) -> Any:
-    """See np.median."""
-    x, at, axes = _one_axis(a, axis)
-    extent = require_static(x.static_shape[at], "np.median")
-    if extent == 0:
-        result = FUNCTIONS[np.mean](x, axis=at)
-    else:
-        ordered = sort(x, at)
-        middle = arrays.slice_axis(ordered, at, (extent - 1) // 2, 2 - extent % 2)
-        result = _or_nan(ordered, at, FUNCTIONS[np.mean](middle, axis=at))
-    return store(_kept(result, a, axes, keepdims), out)
 
 
 def _or_nan(ordered: Tracer, axis: int, result: Any) -> Any:
