@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from .conftest import run_traced
-from .test_indexing import SHAPES, indices, traceable
+from tests.frontend.conftest import run_traced
+from tests.frontend.test_indexing import SHAPES, indices, traceable
 
 X = np.arange(60, dtype=np.float64).reshape(3, 4, 5)
 F = np.asfortranarray(X)

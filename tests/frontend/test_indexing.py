@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from .conftest import run_traced
+from tests.frontend.conftest import run_traced
 
 X = np.arange(60, dtype=np.float64).reshape(3, 4, 5)
 F = np.asfortranarray(X)

@@ -18,6 +18,7 @@ from fjit.core import primitives as p
 from fjit.core.ir import Atom, Primitive, Shape
 from fjit.core.trace import where
 from fjit.errors import FjitTypeError, FjitValueError, ShapeError, shape_text
+from fjit.frontend.layout import c_strides, result_strides
 from fjit.frontend.numpy import arrays
 from fjit.frontend.numpy.arrays import as_tracer, assigned, axis_of
 from fjit.frontend.numpy.assigning import check_writeable, fitted, replaced
@@ -322,10 +323,10 @@ def _triangle(m: Any, k: Any, keep: Primitive) -> Tracer:
     trace, last = current().trace, len(shape) - 1
     distance = trace.emit(p.sub, _iota(shape, last), _iota(shape, last - 1))
     holds = trace.emit(keep, distance, assigned(k, dtypes.I64))
-    atom = broadcast_to(x.atom, shape)
-    chosen = trace.emit(p.select, holds, atom, trace.literal(0, x.dtype))
-    strides = x.element_strides if x.ndim > 1 else (0, 1)
-    return arrays.array(chosen, arrays.order_strides(shape, strides, "K" if x.ndim > 1 else "C"))
+    chosen = trace.emit(p.select, holds, broadcast_to(x.atom, shape), trace.literal(0, x.dtype))
+    triangle = shape[-2:]
+    seen = [(triangle, c_strides(triangle)), (x.static_shape, x.element_strides)]
+    return arrays.array(chosen, result_strides(shape, seen))
 
 
 @implements(np.triu)
