@@ -398,6 +398,10 @@ class Tracer:
         """See ndarray.copy: in C order, where np.copy keeps the order."""
         return FUNCTIONS[np.copy](self, order=order)
 
+    def copy(self, order: str = "C") -> Any:
+        """See ndarray.copy: C order, where np.copy keeps the layout."""
+        return FUNCTIONS[np.copy](self, order=order)
+
     def compress(self, condition: Any, axis: int | None = None, out: Any = None) -> Any:  # type: ignore[no-redef]  # noqa: F811
         """See np.compress."""
         return FUNCTIONS[np.compress](condition, self, axis=axis, out=out)

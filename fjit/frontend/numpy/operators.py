@@ -143,14 +143,23 @@ def _power(base: Any, exponent: Any, modulus: Any = None, **keywords: Any) -> An
     See fast_scalar_power in NumPy's number.c. Between Python numbers an int to a negative power is
     a float.
     """
-    if isinstance(base, Tracer) and base.weak is None and base.dtype.kind == "f":
-        special = {2: "square", -1: "reciprocal"} if type(exponent) is int else {}
-        name = "sqrt" if type(exponent) is float and exponent == 0.5 else special.get(exponent)
+    if isinstance(base, Tracer) and base.weak is None:
+        name = _fast_power(base, exponent)
         if name is not None:
             return UFUNCS[name](base, **keywords)
     if type(exponent) is int and exponent < 0 and isinstance(base, Tracer) and base.weak:
         exponent = float(exponent)
     return _number_power(base, exponent, **keywords)
+
+
+def _fast_power(base: Tracer, exponent: Any) -> str | None:
+    """The ufunc that NumPy's `**` calls instead of power; bool arrays have one for 2."""
+    kind, is_float = type(exponent), base.dtype.kind == "f"
+    if kind is int and exponent == 2 and (is_float or not base.is_scalar):
+        return "square"
+    if kind is int and exponent == -1 and is_float:
+        return "reciprocal"
+    return "sqrt" if kind is float and exponent == 0.5 and is_float else None
 
 
 _number_power = _operator("power")

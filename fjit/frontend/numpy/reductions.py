@@ -196,7 +196,7 @@ def var(
     """See np.var: the mean first, then the mean square of the deviations from it."""
     x = as_tracer(a)
     keepdims, where = _flag(keepdims), True if where is NO_VALUE else where
-    ddof = _freedom(ddof, correction)
+    ddof = freedom(ddof, correction)
     if dtype is None:
         dtype = _inexact(x)
     if mean is NO_VALUE or mean is None:
@@ -236,7 +236,8 @@ def std(
     return ops.store(root, out, "unsafe")
 
 
-def _freedom(ddof: Any, correction: Any) -> Any:
+def freedom(ddof: Any, correction: Any) -> Any:
+    """The degrees of freedom, given by either name."""
     if correction is NO_VALUE:
         return ddof
     if ddof != 0:
