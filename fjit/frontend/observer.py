@@ -262,7 +262,7 @@ class Observer:
         if given is not value:
             self.exports[id(given)] = given, value
 
-    def original(self, value: object) -> object:
+    def original(self, value: object, depth: int = 32) -> object:
         """Return the user's object for what was handed out, also inside plain containers."""
         known = self.exports.get(id(value))
         if known is not None and not self.hooks.is_traced(value):
@@ -271,15 +271,17 @@ class Observer:
         if view is not None:
             return view.real
         make_real(value)
+        if depth == 0:
+            return value
         kind = type(value)
         if kind is list or kind is dict:
             contents = cast(Any, value)  # either of two kinds, walked alike
             for key, item in list(enumerate(contents) if kind is list else contents.items()):
-                original = self.original(item)
+                original = self.original(item, depth - 1)
                 if original is not item:
                     contents[key] = original
         if isinstance(value, tuple):
-            items = tuple(map(self.original, value))
+            items = tuple(self.original(item, depth - 1) for item in value)
             if any(a is not b for a, b in zip(items, value, strict=True)):
                 return getattr(kind, "_make", tuple)(items)
         return value

@@ -10,10 +10,10 @@ the real class when it ends, and views become the real instance when they are re
         def step(self, x):               self.w        -> Attr(self, "w") lifted to an input
             return np.exp(x) * self.w    self.step(x)  -> the code of Model.step, rebound
 
-A class is shadowed if its module is followed, its metaclass is `type` or `ABCMeta`, and it inherits
-from such classes only: no exceptions, enums, named tuples or subclasses of builtin types, which are
-handed out as they are. Attributes that the trace read are guarded one by one; a traced value left
-in an attribute of a real instance is taken out again and refused by name.
+A class is shadowed if its module is followed, its metaclass is Python's or the user's, and it
+inherits from such classes only: no exceptions, enums, named tuples or subclasses of builtin types,
+which are handed out as they are. Attributes that the trace read are guarded one by one; a traced
+value left in an attribute of a real instance is taken out again and refused by name.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .paths import MISSING, Attr, Path
 
 _PLAIN_BASES: Final = (object, Generic, Protocol, ABC)
 CACHED: Final = type(functools.lru_cache(len))
-_METACLASSES: Final = (type, ABCMeta)
+_METACLASSES: Final = (type, ABCMeta, type(Protocol))
 _OWN_NAMES: Final = frozenset(
     {"__dict__", "__weakref__", "__slots__", "__init_subclass__", "__class_getitem__", "__del__"}
 )
@@ -41,11 +41,10 @@ _OWN_NAMES: Final = frozenset(
 def can_shadow(cls: type, follow: Callable[[str], bool]) -> bool:
     """Tell whether a class is plain Python of a followed module."""
     return (
-        type(cls) in _METACLASSES
-        and cls not in _PLAIN_BASES
+        cls not in _PLAIN_BASES
         and all(
             base in _PLAIN_BASES
-            or (type(base) in _METACLASSES and follow(base.__module__) and _is_python(base))
+            or (_is_python(base) and follow(base.__module__) and _is_plain_meta(type(base), follow))
             for base in cls.__mro__
         )
         and "__getattribute__" not in {name for base in cls.__mro__[:-1] for name in vars(base)}
@@ -54,7 +53,18 @@ def can_shadow(cls: type, follow: Callable[[str], bool]) -> bool:
 
 def _is_python(cls: type) -> bool:
     """Tell whether a class was made by a class statement: builtin layouts have no `__module__`."""
-    return "__module__" in vars(cls) and bool(cls.__flags__ & 1 << 9)
+    return isinstance(vars(cls).get("__module__"), str) and bool(cls.__flags__ & 1 << 9)
+
+
+def _is_plain_meta(meta: Any, follow: Callable[[str], bool]) -> bool:  # any class of a class
+    """Tell whether a metaclass is one of Python's for plain classes, or the user's own."""
+    bases = [base for base in meta.__mro__ if base not in (object, *_METACLASSES)]
+    return meta in _METACLASSES or all(
+        _is_python(base)
+        and follow(base.__module__)
+        and not {"mro", "__getattribute__"} & vars(base).keys()
+        for base in bases
+    )
 
 
 class ShadowMeta(type):
@@ -450,8 +460,16 @@ def _subclass(cls: type, base: type, tail: Sequence[type], space: dict[str, obje
         "__doc__": cls.__doc__,
         "fjit_mro": (_Quiet, *tail),
     }
-    meta = _ShadowABCMeta if isinstance(cls, ABCMeta) else ShadowMeta
-    return meta(cls.__name__, (base,), space)
+    meta, maker = _shadow_meta(type(cls)), ABCMeta if isinstance(cls, ABCMeta) else type
+    made: type = maker.__new__(meta, cls.__name__, (base,), space)  # not the metaclass's own
+    return made
+
+
+@functools.lru_cache(maxsize=64)
+def _shadow_meta(meta: type) -> type[ShadowMeta]:
+    """Return the metaclass of the shadows of classes with a certain metaclass."""
+    base = _ShadowABCMeta if issubclass(meta, ABCMeta) else ShadowMeta
+    return base if meta in _METACLASSES else type(f"Shadow{meta.__name__}", (base, meta), {})
 
 
 def _parts(entry: property) -> tuple[object, object, object]:

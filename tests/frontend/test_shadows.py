@@ -385,3 +385,49 @@ def test_a_method_or_property_put_in_place_later_is_a_miss():
     assert not run.holds()
     Model.k = k
     assert run.holds()
+
+
+def test_metaclasses_of_the_user():
+    made = []
+
+    class Meta(type):
+        def __init__(cls, *args):
+            made.append(cls)
+
+        def __call__(cls, *args):
+            return super().__call__(*args)
+
+    class AbstractMeta(abc.ABCMeta):
+        def __new__(mcs, name, bases, space):
+            return super().__new__(mcs, name, bases, space | {"tag": name})
+
+    class Plain(metaclass=Meta):
+        def __init__(self, w):
+            self.w = w
+
+        def go(self, x):
+            return x * self.w + np.zeros(3)
+
+    class Abstract(metaclass=AbstractMeta):
+        def go(self, x):
+            return plus_zeros(x)
+
+    plain, abstract = Plain(np.ones(3)), Abstract()
+
+    def f(x):
+        assert isinstance(plain, Plain) and type(plain) is Plain and Abstract.tag == "Abstract"
+        return plain.go(x), abstract.go(x), Plain(x)
+
+    one, two, three = Run(f)(Tr("x"))
+    assert one.text == "add(multiply(x, <closure cell plain.w>), zeros(3, float64))"
+    assert two.text == X and type(three) is Plain and made == [Plain]
+
+
+def test_a_result_that_contains_itself():
+    def f(x):
+        loop = [x, MODEL]
+        loop.append(loop)
+        return loop
+
+    loop = Run(f)(Tr("x"))
+    assert loop[1] is MODEL and loop[2] is loop
