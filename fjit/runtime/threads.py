@@ -31,7 +31,7 @@ _MODES = {
     "pool": parallel_ir.MODE_POOL,
 }
 # What FJIT_THREADING=auto takes: the first that this process can have.
-_AUTO_ORDER = ("openmp", "pool", "none")
+_AUTO_ORDER = ("pool", "none")
 _POOL_SYSTEMS = ("Linux", "Darwin")
 # Rounds of the processor's pause instruction, some tens of microseconds in all.
 _SPIN_ROUNDS = 1000

@@ -1,0 +1,340 @@
+"""Accumulators in registers: open, update, close, in an order fixed by lanes and blocks.
+
+Takes vectors of values and masks, gives scalars. A floating sum of type T keeps V = 256 bytes / T
+running lanes whatever the vector width; every 1024 elements they are added pairwise to 16 (float32)
+or 8 (float64) float64 lanes, with the rounding error kept for float64. Invariant: the result is the
+same bits for every vector width, unroll and number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from fjit.backend import scalar
+from fjit.backend.emitter import Emitter, Ty, Val
+from fjit.core import dtypes
+
+I64, BOOL, F64 = dtypes.I64, dtypes.BOOL, dtypes.F64
+VIRTUAL_BYTES = 256
+DOUBLE = Ty("f", 64)
+WORD = Ty("i", 64)
+
+
+def ordered(op: str, dtype: np.dtype) -> bool:
+    """Whether the order of the terms shows in the result."""
+    return op in ("sum", "prod") and dtype.kind == "f"
+
+
+def virtual_lanes(dtype: np.dtype) -> int:
+    """Running lanes of an ordered reduction."""
+    return VIRTUAL_BYTES // dtype.itemsize
+
+
+class Accumulator:
+    """One running reduction of a kernel, in stack slots that LLVM turns into registers."""
+
+    def __init__(
+        self, em: Emitter, entry: list[str], op: str, dtype: np.dtype, lanes: int, unroll: int
+    ) -> None:
+        self.em, self.entry = em, entry
+        self.op, self.dtype, self.lanes = op, dtype, lanes
+        self.ordered = ordered(op, dtype)
+        self.blocked = self.ordered and op == "sum"
+        self.copies = unroll
+        self.registers = unroll
+        if self.ordered:
+            self.registers = max(1, virtual_lanes(dtype) // lanes)
+        self.dynamic = unroll % self.registers != 0
+        self.start: object = 0
+        self.ty = scalar.register_type(dtype, lanes)
+        self.slots = self._slots(self.ty, self.registers)
+        self.index = WORD.with_lanes(lanes)
+        self.places = self._slots(self.index, unroll) if op.startswith("arg") else []
+        self.wide: list[list[Val]] = []
+        if self.blocked:
+            self.target = 16 if dtype != F64 else 8
+            count = max(1, self.target // lanes)
+            words = 2 if dtype == F64 else 1
+            wide = DOUBLE.with_lanes(min(lanes, self.target))
+            self.wide = [self._slots(wide, count) for _ in range(words)]
+
+    def _slots(self, ty: Ty, count: int) -> list[Val]:
+        """Stack slots side by side, one vector each."""
+        array = self.em.fresh("acc")
+        self.entry.append(f"  {array} = alloca [{count} x {ty}], align 64")
+        slots = []
+        for k in range(count):
+            name = self.em.fresh("slot")
+            self.entry.append(
+                f"  {name} = getelementptr [{count} x {ty}], ptr {array}, i64 0, i64 {k}"
+            )
+            slots.append(Val(Ty("p", 64), name))
+        return slots
+
+    def _fill(self, slots: Sequence[Val], ty: Ty, number: object) -> None:
+        value = self.em.const(ty, number)  # type: ignore[arg-type]
+        for slot in slots:
+            self._put(slot, value)
+
+    def _put(self, slot: Val, value: Val) -> None:
+        self.em.stmt(f"store {value.ty} {value.ref}, ptr {slot.ref}, align {_align(value.ty)}")
+
+    def _get(self, slot: Val, ty: Ty) -> Val:
+        return self.em.inst(ty, f"load {ty}, ptr {slot.ref}, align {_align(ty)}")
+
+    # ---- life ---------------------------------------------------------------------------------
+    def open(self, start: object) -> None:
+        """Set all lanes to the identity."""
+        self.start = start
+        self._fill(self.slots, self.ty, start)
+        self._fill(self.places, self.index, -1)
+        for group in self.wide:
+            self._fill(group, group_ty(self), 0.0)
+
+    def _slot(self, copy: int, within: Val | None) -> Val:
+        """The register of unrolled copy `copy`, or the one that position `within` of a block has."""
+        if not self.dynamic or within is None:
+            return self.slots[copy % self.registers]
+        em = self.em
+        mask = em.const(WORD, virtual_lanes(self.dtype) - 1)
+        element = em.and_(within, mask)
+        size = em.const(WORD, max(1, self.ty.element.bits // 8))
+        return em.gep(self.slots[0], em.mul(element, size))
+
+    def update(
+        self, value: Val, mask: Val | None, copy: int, within: Val | None, position: Val | None
+    ) -> None:
+        """Fold a vector of values in, where `mask` holds."""
+        em = self.em
+        value = em.splat(value, self.lanes) if value.ty.lanes != self.lanes else value
+        if mask is not None and mask.ty.lanes != self.lanes:
+            mask = em.splat(mask, self.lanes)
+        if position is not None:
+            self._update_place(value, mask, copy, position)
+            return
+        slot = self._slot(copy, within)
+        old = self._get(slot, self.ty)
+        if mask is not None:
+            value = em.select(mask, value, em.const(self.ty, self.start))  # type: ignore[arg-type]
+        self._put(slot, self.fold(old, value))
+
+    def fold(self, old: Val, value: Val) -> Val:
+        """old op value."""
+        name = {"sum": "add", "prod": "mul"}.get(self.op, self.op)
+        return scalar.emit(self.em, name, (self.dtype, self.dtype), (old, value), self.dtype)
+
+    def _update_place(self, value: Val, mask: Val | None, copy: int, position: Val) -> None:
+        em = self.em
+        if position.ty.lanes != self.lanes:
+            position = em.splat(position, self.lanes)
+        old = self._get(self.slots[copy], self.ty)
+        held = self._get(self.places[copy], self.index)
+        better = self._better(value, old, held)
+        if mask is not None:
+            better = em.and_(better, mask)
+        self._put(self.slots[copy], em.select(better, value, old))
+        self._put(self.places[copy], em.select(better, position, held))
+
+    def _better(self, new: Val, old: Val, held: Val) -> Val:
+        em = self.em
+        pair = (self.dtype, self.dtype)
+        name = "gt" if self.op == "argmax" else "lt"
+        better = scalar.emit(em, name, pair, (new, old), BOOL)
+        better = em.or_(better, em.icmp("slt", held, em.const(held.ty, 0)))
+        if self.dtype.kind != "f":
+            return better
+        fresh = em.fcmp("uno", new, new)
+        return em.or_(better, em.and_(fresh, em.not_(em.fcmp("uno", old, old))))
+
+    # ---- sums -------------------------------------------------------------------------------
+    def flush(self) -> None:
+        """End of a block: add the running lanes to the float64 lanes and restart them."""
+        if not self.blocked:
+            return
+        em = self.em
+        registers = [self._get(s, self.ty) for s in self.slots]
+        self._fill(self.slots, self.ty, self.start)
+        lanes = halve(em, registers, self.target, self.fold)
+        ty = group_ty(self)
+        for k, value in enumerate(lanes):
+            wide = value if self.dtype == F64 else em.fpext(value, ty)
+            high = self._get(self.wide[0][k], ty)
+            total = em.fadd(high, wide)
+            self._put(self.wide[0][k], total)
+            if len(self.wide) == 2:
+                error = two_sum_error(em, high, wide, total)
+                self._put(self.wide[1][k], em.fadd(self._get(self.wide[1][k], ty), error))
+
+    def scan(self, value: Val) -> Val:
+        """Running reduction within a vector by doubling steps, then onto the carry in slot 0."""
+        em, lanes = self.em, self.lanes
+        value = em.splat(value, lanes) if value.ty.lanes != lanes else value
+        start = em.const(self.ty, self.start)  # type: ignore[arg-type]
+        step = 1
+        while step < lanes:
+            shifted = em.shuffle(start, value, [lanes + k - step if k >= step else 0
+                                                for k in range(lanes)])  # fmt: skip
+            value = self.fold(shifted, value)
+            step *= 2
+        carry = self._get(self.slots[0], self.ty)
+        value = self.fold(carry, value)
+        last = em.splat(em.extract(value, lanes - 1), lanes) if lanes > 1 else value
+        self._put(self.slots[0], last)
+        return value
+
+    def close_words(self) -> tuple[Val, ...]:
+        """The result as words for a later merge."""
+        em = self.em
+        if self.places:
+            return self._close_place()
+        if not self.blocked:
+            registers = [self._get(s, self.ty) for s in self.slots]
+            return (halve(em, registers, 1, self.fold)[0],)
+        ty = group_ty(self)
+        high = [self._get(s, ty) for s in self.wide[0]]
+        if len(self.wide) == 1:
+            return (halve(em, high, 1, em.fadd)[0],)
+        low = [self._get(s, ty) for s in self.wide[1]]
+        return halve_pairs(em, high, low)
+
+    def close(self) -> Val:
+        """The result."""
+        words = self.close_words()
+        if self.places:
+            return words[1]
+        if not self.blocked:
+            return words[0]
+        return finish_sum(self.em, words, self.dtype)
+
+    def merge(self, parts: Sequence[Val]) -> None:
+        """Fold a partial result in."""
+        em = self.em
+        if self.places:
+            self._merge_place(parts)
+            return
+        if not self.blocked:
+            lane = self._get(self.slots[0], self.ty)
+            first = em.extract(lane, 0) if self.lanes > 1 else lane
+            merged = self.fold(first, parts[0])
+            self._put(self.slots[0], em.insert(lane, merged, 0) if self.lanes > 1 else merged)
+            return
+        ty = group_ty(self)
+        vector = self._get(self.wide[0][0], ty)
+        high = em.extract(vector, 0) if ty.lanes > 1 else vector
+        total = em.fadd(high, parts[0])
+        self._put(self.wide[0][0], em.insert(vector, total, 0) if ty.lanes > 1 else total)
+        if len(self.wide) == 2:
+            error = em.fadd(two_sum_error(em, high, parts[0], total), parts[1])
+            vector = self._get(self.wide[1][0], ty)
+            low = em.fadd(em.extract(vector, 0) if ty.lanes > 1 else vector, error)
+            self._put(self.wide[1][0], em.insert(vector, low, 0) if ty.lanes > 1 else low)
+
+    # ---- positions ------------------------------------------------------------------------------
+    def _close_place(self) -> tuple[Val, Val]:
+        em = self.em
+        pairs = []
+        for slot, place in zip(self.slots, self.places, strict=True):
+            value, held = self._get(slot, self.ty), self._get(place, self.index)
+            if self.lanes == 1:
+                pairs.append((value, held))
+            else:
+                pairs += [(em.extract(value, k), em.extract(held, k)) for k in range(self.lanes)]
+        while len(pairs) > 1:
+            half = len(pairs) // 2
+            pairs = [self._first(pairs[k], pairs[k + half]) for k in range(half)]
+        return pairs[0]
+
+    def _first(self, a: tuple[Val, Val], b: tuple[Val, Val]) -> tuple[Val, Val]:
+        """The better of two candidates; the earlier one among equals (or NaNs)."""
+        em = self.em
+        wins = self._better(b[0], a[0], a[1])
+        equal = scalar.emit(em, "eq", (self.dtype, self.dtype), (a[0], b[0]), BOOL)
+        if self.dtype.kind == "f":
+            nans = em.and_(em.fcmp("uno", a[0], a[0]), em.fcmp("uno", b[0], b[0]))
+            equal = em.or_(equal, nans)
+        earlier = em.icmp("slt", b[1], a[1])
+        wins = em.or_(wins, em.and_(equal, earlier))
+        wins = em.and_(wins, em.icmp("sge", b[1], em.const(WORD, 0)))
+        return em.select(wins, b[0], a[0]), em.select(wins, b[1], a[1])
+
+    def _merge_place(self, parts: Sequence[Val]) -> None:
+        em = self.em
+        vector, held = self._get(self.slots[0], self.ty), self._get(self.places[0], self.index)
+        if self.lanes == 1:
+            value, place = self._first((vector, held), (parts[0], parts[1]))
+        else:
+            old = (em.extract(vector, 0), em.extract(held, 0))
+            best = self._first(old, (parts[0], parts[1]))
+            value, place = em.insert(vector, best[0], 0), em.insert(held, best[1], 0)
+        self._put(self.slots[0], value)
+        self._put(self.places[0], place)
+
+
+def group_ty(acc: Accumulator) -> Ty:
+    """Type of one group of float64 lanes."""
+    return DOUBLE.with_lanes(min(acc.lanes, acc.target))
+
+
+def _align(ty: Ty) -> int:
+    return max(1, min(64, ty.bits * ty.lanes // 8))
+
+
+def halve(
+    em: Emitter, registers: list[Val], target: int, fold: Callable[[Val, Val], Val]
+) -> list[Val]:
+    """Combine lane k with lane k + n/2 until `target` lanes are left."""
+    lanes = registers[0].ty.lanes
+    while len(registers) > 1 and len(registers) * lanes > target:
+        half = len(registers) // 2
+        registers = [fold(registers[k], registers[k + half]) for k in range(half)]
+    (first, *rest) = registers
+    while not rest and first.ty.lanes > target:
+        half = first.ty.lanes // 2
+        if half == 1:
+            first = fold(em.extract(first, 0), em.extract(first, 1))
+        else:
+            low = em.shuffle(first, first, list(range(half)))
+            high = em.shuffle(first, first, list(range(half, 2 * half)))
+            first = fold(low, high)
+    return [first, *rest]
+
+
+def two_sum_error(em: Emitter, a: Val, b: Val, total: Val) -> Val:
+    """The rounding error of total = a + b (Knuth's TwoSum)."""
+    t = em.fsub(total, a)
+    return em.fadd(em.fsub(a, em.fsub(total, t)), em.fsub(b, t))
+
+
+def halve_pairs(em: Emitter, high: list[Val], low: list[Val]) -> tuple[Val, Val]:
+    """Reduce lanes of (sum, error) pairs to one pair."""
+
+    def split(values: list[Val]) -> tuple[list[Val], list[Val]]:
+        if len(values) > 1:
+            half = len(values) // 2
+            return values[:half], values[half:]
+        (value,) = values
+        half = value.ty.lanes // 2
+        if half == 1:
+            return [em.extract(value, 0)], [em.extract(value, 1)]
+        first = em.shuffle(value, value, list(range(half)))
+        return [first], [em.shuffle(value, value, list(range(half, 2 * half)))]
+
+    while len(high) > 1 or high[0].ty.lanes > 1:
+        (a, b), (c, d) = split(high), split(low)
+        totals = [em.fadd(x, y) for x, y in zip(a, b, strict=True)]
+        errors = [two_sum_error(em, x, y, t) for x, y, t in zip(a, b, totals, strict=True)]
+        rest = [em.fadd(x, y) for x, y in zip(c, d, strict=True)]
+        low = [em.fadd(x, y) for x, y in zip(rest, errors, strict=True)]
+        high = totals
+    return high[0], low[0]
+
+
+def finish_sum(em: Emitter, words: Sequence[Val], dtype: np.dtype) -> Val:
+    """The sum in its own dtype from the words of a blocked sum."""
+    if len(words) == 1:
+        return scalar.emit(em, "convert", (F64,), (words[0],), dtype)
+    high, low = words
+    known = em.fcmp("ord", low, low)
+    return em.select(known, em.fadd(high, low), high)

@@ -1,0 +1,593 @@
+"""The CPU emitter: a loop nest becomes LLVM IR text with explicit vectors, masks and tails.
+
+Takes a `Nest` and a machine description, gives the text of one function per phase,
+
+    void phase0(ptr args, i64 begin, i64 end, i64 worker)
+
+where `args` holds the status word's address, the buffers' addresses and the slots. Invariant: a
+vector loop's body is emitted for full vectors and, masked, for the rest; both do the same arithmetic.
+"""
+
+from __future__ import annotations
+
+from fjit.backend import scalar
+from fjit.backend.accumulate import WORD, Accumulator, ordered, virtual_lanes
+from fjit.backend.emitter import Emitter, Ty, Val
+from fjit.core import dtypes
+from fjit.lower import nest as n
+from fjit.lower.assemble import identity
+from fjit.target import CpuTarget
+
+PTR = Ty("p", 64)
+BYTE = Ty("i", 8)
+FLAG = Ty("i", 1)
+MAX_UNROLLED = 8
+SIGNATURE = ((PTR, "args"), (WORD, "begin"), (WORD, "end"), (WORD, "worker"))
+
+
+def lanes_for(nest: n.Nest, target: CpuTarget, width: int = 0) -> int:
+    """Lanes of the vector loops: `width` if given, else the registers' size over the widest item."""
+    if width:
+        return width
+    return max(1, min(64, target.vector_bits // 8 // max(nest.width, 1)))
+
+
+def emit(nest: n.Nest, target: CpuTarget, width: int = 0) -> str:
+    """LLVM IR of a kernel's phases, named phase0, phase1, ..."""
+    lanes = lanes_for(nest, target, width)
+    parts: list[str] = []
+    helpers: dict[str, str] = {}
+    declares: dict[str, str] = {}
+    for number, phase in enumerate(nest.phases):
+        writer = _Phase(nest, lanes)
+        writer.run(phase.loop)
+        parts.append(writer.em.define(f"phase{number}", SIGNATURE, "nounwind"))
+        helpers.update(writer.em.helpers)
+        declares.update(writer.em.declares)
+    return "\n".join([*parts, *helpers.values(), *declares.values()]) + "\n"
+
+
+class _Phase:
+    """Emits one phase."""
+
+    def __init__(self, nest: n.Nest, lanes: int) -> None:
+        self.nest = nest
+        self.lanes = lanes
+        self.em = Emitter()
+        self.entry: list[str] = []
+        self.values: dict[int, Val] = {}
+        self.axes: dict[str, Val] = {}
+        self.vector: str | None = None
+        self.mask: Val | None = None
+        self.copy = 0
+        self.within: Val | None = None
+        self.accs: dict[int, Accumulator] = {}
+        self.counters: dict[int, Val] = {}
+        self.slots: dict[int, Val] = {}
+        self.pointers: dict[int, Val] = {}
+        self.blocks = 0
+        self.streams = False
+        self.opens: list[n.Open] = []
+        self.plan_copies: dict[int, int] = {}
+        self.scans: set[int] = set()
+
+    # ---- frame ----------------------------------------------------------------------------
+    def run(self, loop: n.Loop) -> None:
+        """Emit the whole phase."""
+        em = self.em
+        self._survey([loop])
+        body: list[str] = []
+        self.status = self._alloca(WORD)
+        self.dummy = self._alloca(Ty("i", 64), 8)
+        em.lines = body
+        self._set(self.status, em.const(WORD, 0))
+        for stmt in self.nest.entry:
+            self.statement(stmt)
+        self._parallel(loop)
+        self._report()
+        em.ret()
+        em.lines = ["entry:", *self.entry, "  br label %start", "start:", *body]
+
+    def copies_of(self, loop: n.Loop) -> int:
+        """Copies of a vector loop's body: enough for the running lanes of its ordered sums."""
+        opened = {s.acc: s for s in self.opens}
+        accs = [opened[s.acc] for s in loop.body if isinstance(s, n.Update)]
+        needed = [max(1, virtual_lanes(o.dtype) // self.lanes) for o in accs
+                  if ordered(o.op, o.dtype)]  # fmt: skip
+        wanted = max(needed, default=loop.unroll)
+        return wanted if loop.unroll > 1 and wanted <= MAX_UNROLLED else min(loop.unroll, 4)
+
+    def _survey(self, stmts: list[n.Stmt]) -> None:
+        """Note which accumulators there are, and how many copies of the body update them."""
+        for stmt in stmts:
+            if isinstance(stmt, n.Open):
+                self.opens.append(stmt)
+            elif isinstance(stmt, n.Loop):
+                self._survey(stmt.body)
+                for inner in stmt.body:
+                    if isinstance(inner, n.Update):
+                        self.plan_copies[inner.acc] = self.copies_of(stmt)
+                    elif isinstance(inner, n.Scan):
+                        self.scans.add(inner.acc)
+
+    def _alloca(self, ty: Ty, count: int = 1) -> Val:
+        name = self.em.fresh("var")
+        self.entry.append(f"  {name} = alloca {ty}, i64 {count}, align 64")
+        return Val(PTR, name)
+
+    def _set(self, place: Val, value: Val) -> None:
+        self.em.stmt(f"store {value.ty} {value.ref}, ptr {place.ref}")
+
+    def _read(self, place: Val, ty: Ty) -> Val:
+        return self.em.inst(ty, f"load {ty}, ptr {place.ref}")
+
+    def _word(self, index: int, ty: Ty) -> Val:
+        """An entry of the argument table, read at entry."""
+        at = self.em.fresh("at")
+        name = self.em.fresh("arg")
+        self.entry.append(f"  {at} = getelementptr i64, ptr %args, i64 {index}")
+        self.entry.append(f"  {name} = load {ty}, ptr {at}, !invariant.load !{{}}")
+        return Val(ty, name)
+
+    def slot(self, slot: n.Slot) -> Val:
+        """A run-time integer."""
+        known = self.slots.get(slot.number)
+        if known is None:
+            index = 1 + len(self.nest.buffers) + slot.number
+            known = self.slots[slot.number] = self._word(index, WORD)
+        return known
+
+    def pointer(self, buffer: int) -> Val:
+        """A buffer's address; private memory is offset by the worker's number."""
+        known = self.pointers.get(buffer)
+        if known is not None:
+            return known
+        pointer = self._word(1 + buffer, PTR)
+        info = self.nest.buffers[buffer]
+        if info.kind == "private":
+            assert info.size is not None
+            size, offset, name = self.slot(info.size), self.em.fresh("off"), self.em.fresh("own")
+            self.entry.append(f"  {offset} = mul i64 {size.ref}, %worker")
+            self.entry.append(f"  {name} = getelementptr i8, ptr {pointer.ref}, i64 {offset}")
+            pointer = Val(PTR, name)
+        self.pointers[buffer] = pointer
+        return pointer
+
+    def _label(self, text: str) -> str:
+        self.blocks += 1
+        return f"{text}{self.blocks}"
+
+    def _report(self) -> None:
+        """Set the status word's bits if an error was met."""
+        em = self.em
+        flags = self._read(self.status, WORD)
+        bad, done = self._label("bad"), self._label("done")
+        em.cond_br(em.icmp("ne", flags, em.const(WORD, 0)), bad, done)
+        em.label(bad)
+        status = self._word(0, PTR)
+        em.inst(WORD, f"atomicrmw or ptr {status.ref}, i64 {flags.ref} monotonic")
+        em.br(done)
+        em.label(done)
+        if self.streams:
+            em.call("llvm.x86.sse.sfence", None)
+
+    # ---- loops ----------------------------------------------------------------------------
+    def _while(self, counter: Val, stop: Val, step: Val | int) -> tuple[Val, str, str]:
+        """Open `while counter < stop`; gives the counter's value, and labels to close it with."""
+        em = self.em
+        head, body, done = self._label("loop"), self._label("body"), self._label("exit")
+        em.br(head)
+        em.label(head)
+        now = self._read(counter, WORD)
+        em.cond_br(em.icmp("slt", now, stop), body, done)
+        em.label(body)
+        return now, head, done
+
+    def _next(self, counter: Val, now: Val, step: int, labels: tuple[str, str]) -> None:
+        em = self.em
+        self._set(counter, em.add(now, em.const(WORD, step)))
+        em.br(labels[0])
+        em.label(labels[1])
+
+    def _smaller(self, a: Val, b: Val) -> Val:
+        return self.em.select(self.em.icmp("slt", a, b), a, b)
+
+    def _bounds(self, loop: n.Loop) -> tuple[Val, Val]:
+        em = self.em
+        start, stop = em.const(WORD, 0), self.slot(loop.extent)
+        if loop.start is not None:
+            assert loop.stop is not None
+            start = self.linear(loop.start)[0]
+            stop = self._smaller(em.add(start, stop), self.slot(loop.stop))
+        if loop.cell is not None:
+            stop = self._smaller(stop, em.load(WORD, self.pointer(loop.cell)))
+        return start, stop
+
+    def _parallel(self, loop: n.Loop) -> None:
+        em = self.em
+        stop = Val(WORD, "%end")
+        if loop.cell is not None:
+            stop = self._smaller(stop, em.load(WORD, self.pointer(loop.cell)))
+        counter = self._alloca(WORD)
+        self._set(counter, Val(WORD, "%begin"))
+        now, *labels = self._while(counter, stop, 1)
+        rest = now
+        for position, (axis, extent) in enumerate(reversed(loop.decode)):
+            if position == len(loop.decode) - 1:
+                self.axes[axis] = rest
+            else:
+                size = self.slot(extent)
+                self.axes[axis] = em.urem(rest, size)
+                rest = em.udiv(rest, size)
+        self.body(loop.body)
+        self._next(counter, now, 1, (labels[0], labels[1]))
+
+    def _sequential(self, loop: n.Loop) -> None:
+        start, stop = self._bounds(loop)
+        counter = self._alloca(WORD)
+        self._set(counter, start)
+        now, *labels = self._while(counter, stop, 1)
+        self.axes[loop.axis] = now
+        self.body(loop.body)
+        self._next(counter, now, 1, (labels[0], labels[1]))
+
+    def _vector(self, loop: n.Loop) -> None:
+        em = self.em
+        start, stop = self._bounds(loop)
+        self.vector = loop.axis
+        used = [s.acc for s in loop.body if isinstance(s, n.Update)]
+        if not loop.block:
+            self._strips(loop, start, stop, start, used)
+        else:
+            counter = self._alloca(WORD)
+            self._set(counter, start)
+            now, *labels = self._while(counter, stop, loop.block)
+            end = self._smaller(em.add(now, em.const(WORD, loop.block)), stop)
+            self._strips(loop, now, end, now, used)
+            for acc in used:
+                self.accs[acc].flush()
+            self._next(counter, now, loop.block, (labels[0], labels[1]))
+        self.vector = None
+
+    def _strips(self, loop: n.Loop, start: Val, stop: Val, origin: Val, used: list[int]) -> None:
+        """Full vectors `unroll` at a time, then masked ones."""
+        em = self.em
+        unroll = self.copies_of(loop)
+        counter = self._alloca(WORD)
+        self._set(counter, start)
+        step = self.lanes * unroll
+        last = em.sub(stop, em.const(WORD, step - 1))
+        now, *labels = self._while(counter, last, step)
+        for copy in range(unroll):
+            self._strip(loop, now, origin, copy, None)
+        self._next(counter, now, step, (labels[0], labels[1]))
+        end = self._label("rest")
+        if used:
+            for copy in range(unroll):
+                self._masked(loop, counter, stop, origin, copy, end)
+            em.br(end)
+        else:
+            now, *labels = self._while(counter, stop, self.lanes)
+            self._strip(loop, now, origin, 0, self._tail(now, stop), at=now)
+            self._next(counter, now, self.lanes, (labels[0], labels[1]))
+            em.br(end)
+        em.label(end)
+
+    def _masked(
+        self, loop: n.Loop, counter: Val, stop: Val, origin: Val, copy: int, end: str
+    ) -> None:
+        em = self.em
+        now = self._read(counter, WORD)
+        inside = self._label("part")
+        em.cond_br(em.icmp("slt", now, stop), inside, end)
+        em.label(inside)
+        self._strip(loop, now, origin, copy, self._tail(now, stop), at=now)
+        self._set(counter, em.add(now, em.const(WORD, self.lanes)))
+
+    def _tail(self, now: Val, stop: Val) -> Val | None:
+        """Lanes that lie before `stop`; None where there is one lane, which always does."""
+        if self.lanes == 1:
+            return None
+        em = self.em
+        left = em.sub(stop, now)
+        index = WORD.with_lanes(self.lanes)
+        return em.icmp("slt", em.iota(index), em.splat(left, self.lanes))
+
+    def _strip(
+        self,
+        loop: n.Loop,
+        now: Val,
+        origin: Val,
+        copy: int,
+        mask: Val | None,
+        at: Val | None = None,
+    ) -> None:
+        """One vector's worth of the body."""
+        em = self.em
+        base = at if at is not None else em.add(now, em.const(WORD, copy * self.lanes))
+        self.axes[loop.axis] = base
+        self.mask, self.copy = mask, copy
+        self.within = em.sub(base, origin)
+        self.body(loop.body)
+        self.mask = None
+
+    def body(self, stmts: list[n.Stmt]) -> None:
+        """Emit statements in order."""
+        for stmt in stmts:
+            self.statement(stmt)
+
+    # ---- statements -----------------------------------------------------------------------
+    def statement(self, stmt: n.Stmt) -> None:
+        """Emit one statement; a missing row is a KeyError naming its class."""
+        getattr(self, f"_on_{type(stmt).__name__.lower()}")(stmt)
+
+    def _on_loop(self, loop: n.Loop) -> None:
+        (self._vector if loop.kind == "vector" else self._sequential)(loop)
+
+    def _on_const(self, stmt: n.Const) -> None:
+        ty = scalar.register_type(stmt.dtype, 1)
+        self.values[stmt.out] = self.em.const(ty, stmt.value.item())
+
+    def _on_let(self, stmt: n.Let) -> None:
+        args = tuple(self.values[a] for a in stmt.args)
+        self.values[stmt.out] = scalar.emit(self.em, stmt.op, stmt.operand_dtypes, args, stmt.dtype)
+
+    def _on_scalar(self, stmt: n.Scalar) -> None:
+        """A scalar argument's bits."""
+        em = self.em
+        bits = self.slot(stmt.slot)
+        ty = scalar.register_type(stmt.dtype, 1)
+        if ty.bits < 64:
+            bits = em.trunc_int(bits, Ty("i", ty.bits))
+        self.values[stmt.out] = em.bitcast(bits, ty) if ty.kind == "f" else bits
+
+    def _on_position(self, stmt: n.Position) -> None:
+        base, vector = self.linear(stmt.linear)
+        if vector is not None:
+            base = self.em.add(self.em.splat(base, self.lanes), vector)
+        self.values[stmt.out] = base
+
+    def _on_split(self, stmt: n.Split) -> None:
+        value, by = self.values[stmt.value], self.slot(stmt.by)
+        if value.ty.lanes > 1:
+            by = self.em.splat(by, value.ty.lanes)
+        self.values[stmt.out] = (
+            self.em.udiv(value, by) if stmt.op == "div" else self.em.urem(value, by)
+        )
+
+    def _on_within(self, stmt: n.Within) -> None:
+        em, value = self.em, self.values[stmt.value]
+        low = em.const(WORD, 0) if stmt.low is None else self.slot(stmt.low)
+        above = em.icmp("sge", value, _like(em, low, value))
+        below = em.icmp("slt", value, _like(em, self.slot(stmt.high), value))
+        self.values[stmt.out] = em.and_(above, below)
+
+    def _on_checked(self, stmt: n.Checked) -> None:
+        em, value = self.em, self.values[stmt.value]
+        good = em.icmp("ult", value, _like(em, self.slot(stmt.extent), value))
+        bad = em.not_(good)
+        if stmt.guard is not None:
+            bad = em.and_(bad, self.values[stmt.guard])
+        if self.mask is not None and bad.ty.lanes > 1:
+            bad = em.and_(bad, self.mask)
+        met = em.any_(bad) if bad.ty.lanes > 1 else bad
+        flags = self._read(self.status, WORD)
+        code = em.select(met, em.const(WORD, stmt.code), em.const(WORD, 0))
+        self._set(self.status, em.or_(flags, code))
+        self.values[stmt.out] = em.select(good, value, em.const(value.ty, 0))
+
+    # ---- addresses ------------------------------------------------------------------------
+    def linear(self, linear: n.Linear, itemsize: int = 1) -> tuple[Val, Val | None]:
+        """A scalar part and, where it varies irregularly or by a stride, a vector part."""
+        em = self.em
+        base = em.const(WORD, 0) if linear.offset is None else self.slot(linear.offset)
+        vector: Val | None = None
+        for term, factor in linear.terms:
+            if term[0] == "%":
+                value = self.values[int(term[1:])]
+            elif term[0] == "c" and term != "chunk":
+                value = self._read(self.counters[int(term[1:])], WORD)
+            else:
+                value = self.axes[term]
+                if term == self.vector and self.lanes > 1 and factor != n.UNIT:
+                    lane = em.iota(WORD.with_lanes(self.lanes))
+                    vector = _plus(em, vector, self._times(lane, factor, itemsize))
+            part = self._times(value, factor, itemsize)
+            if part.ty.lanes > 1:
+                vector = _plus(em, vector, part)
+            else:
+                base = em.add(base, part)
+        return base, vector
+
+    def _times(self, value: Val, factor: n.Slot | int, itemsize: int) -> Val:
+        em = self.em
+        if isinstance(factor, n.Slot):
+            return em.mul(value, _like(em, self.slot(factor), value))
+        if factor == n.UNIT:
+            return value if itemsize == 1 else em.mul(value, em.const(value.ty, itemsize))
+        return value if factor == 1 else em.neg(value)
+
+    def _is_contiguous(self, linear: n.Linear) -> bool:
+        return self.lanes > 1 and any(t == self.vector and f == n.UNIT for t, f in linear.terms)
+
+    def _full_mask(self, guard: Val | None) -> Val | None:
+        """The tail's mask and the guard, as a vector; None where every lane is wanted."""
+        em = self.em
+        if guard is not None and guard.ty.lanes == 1 and self.lanes > 1:
+            guard = em.splat(guard, self.lanes)
+        if self.mask is None or guard is None:
+            return guard if self.mask is None else self.mask
+        return em.and_(self.mask, guard)
+
+    # ---- memory ---------------------------------------------------------------------------
+    def _on_load(self, stmt: n.Load) -> None:
+        em = self.em
+        size = stmt.dtype.itemsize
+        base, vector = self.linear(stmt.at, size)
+        guard = None if stmt.guard is None else self.values[stmt.guard]
+        pointer = em.gep(self.pointer(stmt.buffer), base)
+        contiguous = self._is_contiguous(stmt.at)
+        if vector is None and not contiguous:
+            value = self._scalar_load(stmt, pointer, guard)
+        else:
+            ty = _raw(scalar.memory_type(stmt.dtype, self.lanes), stmt.swapped)
+            mask = self._full_mask(guard)
+            if vector is not None:
+                pointers = self._pointers(pointer, vector)
+                every = em.const(FLAG.with_lanes(self.lanes), 1)
+                value = em.gather(ty, pointers, mask or every, _ones(em, ty))
+            elif mask is None:
+                value = em.load(ty, pointer)
+            else:
+                value = em.masked_load(ty, pointer, mask, _ones(em, ty))
+        self.values[stmt.out] = self._from_memory(value, stmt)
+
+    def _pointers(self, pointer: Val, offsets: Val) -> Val:
+        ty = PTR.with_lanes(self.lanes)
+        text = f"getelementptr i8, ptr {pointer.ref}, {offsets.ty} {offsets.ref}"
+        return self.em.inst(ty, text)
+
+    def _scalar_load(self, stmt: n.Load, pointer: Val, guard: Val | None) -> Val:
+        em = self.em
+        ty = _raw(scalar.memory_type(stmt.dtype, 1), stmt.swapped)
+        if guard is not None:
+            met = em.any_(guard) if guard.ty.lanes > 1 else guard
+            pointer = em.select(met, pointer, self.dummy)
+        return em.load(ty, pointer)
+
+    def _from_memory(self, value: Val, stmt: n.Load) -> Val:
+        em = self.em
+        if stmt.swapped and value.ty.bits > 8:
+            value = em.intrinsic("bswap", value.ty, value)
+        ty = scalar.register_type(stmt.dtype, value.ty.lanes)
+        if stmt.dtype == dtypes.BOOL:
+            return em.icmp("ne", value, em.const(value.ty, 0))
+        return em.bitcast(value, ty) if value.ty != ty else value
+
+    def _on_store(self, stmt: n.Store) -> None:
+        em = self.em
+        base, vector = self.linear(stmt.at, stmt.dtype.itemsize)
+        guard = None if stmt.guard is None else self.values[stmt.guard]
+        pointer = em.gep(self.pointer(stmt.buffer), base)
+        value = self.values[stmt.value]
+        contiguous = self._is_contiguous(stmt.at)
+        if vector is None and not contiguous:
+            self._scalar_store(stmt, pointer, value, guard)
+            return
+        if value.ty.lanes != self.lanes:
+            value = em.splat(value, self.lanes)
+        value = self._to_memory(value, stmt.dtype)
+        mask = self._full_mask(guard)
+        if vector is not None:
+            every = em.const(FLAG.with_lanes(self.lanes), 1)
+            em.scatter(value, self._pointers(pointer, vector), mask or every)
+        elif mask is None:
+            em.store(value, pointer)
+        else:
+            em.masked_store(value, pointer, mask)
+
+    def _scalar_store(self, stmt: n.Store, pointer: Val, value: Val, guard: Val | None) -> None:
+        em = self.em
+        value = self._to_memory(value, stmt.dtype)
+        if guard is not None:
+            pointer = em.select(guard, pointer, self.dummy)
+        em.store(value, pointer)
+
+    def _to_memory(self, value: Val, dtype: object) -> Val:
+        if dtype == dtypes.BOOL:
+            return self.em.zext(value, BYTE.with_lanes(value.ty.lanes))
+        return value
+
+    # ---- reductions -----------------------------------------------------------------------
+    def _on_open(self, stmt: n.Open) -> None:
+        acc = self.accs.get(stmt.acc)
+        if acc is None:
+            acc = self.accs[stmt.acc] = Accumulator(
+                self.em,
+                self.entry,
+                stmt.op,
+                stmt.dtype,
+                self.lanes,
+                self.plan_copies.get(stmt.acc, 1),
+            )
+        start: object = identity(stmt.op, stmt.dtype)
+        if stmt.op == "sum" and stmt.dtype.kind == "f" and stmt.acc in self.scans:
+            start = -0.0
+        acc.open(start)
+
+    def _on_update(self, stmt: n.Update) -> None:
+        guard = None if stmt.guard is None else self.values[stmt.guard]
+        position = None if stmt.position is None else self.values[stmt.position]
+        self.accs[stmt.acc].update(
+            self.values[stmt.value], self._full_mask(guard), self.copy, self.within, position
+        )
+
+    def _on_merge(self, stmt: n.Merge) -> None:
+        self.accs[stmt.acc].merge([self.values[v] for v in stmt.parts])
+
+    def _on_close(self, stmt: n.Close) -> None:
+        acc = self.accs[stmt.acc]
+        if not stmt.partial:
+            self.values[stmt.outs[0]] = acc.close()
+            return
+        for out, word in zip(stmt.outs, acc.close_words(), strict=True):
+            self.values[out] = word
+
+    def _on_scan(self, stmt: n.Scan) -> None:
+        value = self.values[stmt.value]
+        self.values[stmt.out] = self.accs[stmt.acc].scan(value)
+
+    # ---- filters --------------------------------------------------------------------------
+    def _on_count(self, stmt: n.Count) -> None:
+        if stmt.begin:
+            if stmt.counter not in self.counters:
+                self.counters[stmt.counter] = self._alloca(WORD)
+            self._set(self.counters[stmt.counter], self.em.const(WORD, 0))
+        else:
+            count = self._read(self.counters[stmt.counter], WORD)
+            self.em.store(count, self.pointer(stmt.cell), align=8)
+
+    def _on_append(self, stmt: n.Append) -> None:
+        em = self.em
+        place = self._read(self.counters[stmt.counter], WORD)
+        offset = em.mul(place, em.const(WORD, stmt.dtype.itemsize))
+        pointer = em.gep(self.pointer(stmt.buffer), offset)
+        mask = self._full_mask(self.values[stmt.guard])
+        assert mask is not None
+        value = self.values[stmt.value]
+        if self.lanes == 1:
+            em.store(self._to_memory(value, stmt.dtype), em.select(mask, pointer, self.dummy))
+            return
+        if value.ty.lanes != self.lanes:
+            value = em.splat(value, self.lanes)
+        value = self._to_memory(value, stmt.dtype)
+        name = f"llvm.masked.compressstore.{value.ty.suffix}"
+        em.call(name, None, value, pointer, mask)
+
+    def _on_advance(self, stmt: n.Advance) -> None:
+        em = self.em
+        guard = self.values[stmt.guard]
+        mask = self._full_mask(guard) if self.vector is not None else guard
+        assert mask is not None
+        counter = self.counters[stmt.counter]
+        bits = em.bitcast(mask, Ty("i", mask.ty.lanes)) if mask.ty.lanes > 1 else mask
+        if mask.ty.lanes > 1:
+            bits = em.intrinsic("ctpop", bits.ty, bits)
+        count = bits if bits.ty.bits == 64 else em.zext(bits, WORD)
+        self._set(counter, em.add(self._read(counter, WORD), count))
+
+
+def _like(em: Emitter, value: Val, other: Val) -> Val:
+    return em.splat(value, other.ty.lanes) if other.ty.lanes > 1 else value
+
+
+def _plus(em: Emitter, a: Val | None, b: Val) -> Val:
+    return b if a is None else em.add(a, b)
+
+
+def _raw(ty: Ty, swapped: bool) -> Ty:
+    return ty.as_int() if swapped and ty.kind == "f" else ty
+
+
+def _ones(em: Emitter, ty: Ty) -> Val:
+    return em.const(ty, 1)

@@ -1,0 +1,151 @@
+"""Collapse adjacent axes of a schedule into one where every access walks them as one.
+
+Takes a schedule and the element strides of what it reads, gives an equal schedule with fewer axes:
+
+    rows (a, b) with strides (128, 1) everywhere     becomes     one axis of a*b elements
+
+Invariant: results do not change; for reductions the collapse depends on shapes alone, because the
+order of a floating sum follows the axes (docs/numerics.md).
+"""
+
+from __future__ import annotations
+
+from fjit.lower import index as ix
+from fjit.lower.index import Axis, Guard, Holds, Index, Indices, Inside, Lockstep
+from fjit.lower.schedule import Placed, Schedule
+
+SHORT = 512
+"""Reduced innermost axes shorter than this are joined with the next one, whatever the layout."""
+
+Access = tuple[Indices, tuple[int, ...]]  # indices of a read or written value, its element strides
+
+
+def collapse(schedule: Schedule, accesses: list[Access], positions: set[Axis]) -> Schedule:
+    """Join axes until none can be joined. `positions` are axes whose index is itself a value."""
+    joined = True
+    while joined:
+        joined = False
+        for outer, inner in _pairs(schedule):
+            if not _joinable(schedule, accesses, positions, outer, inner):
+                continue
+            schedule, accesses, positions = _join(schedule, accesses, positions, outer, inner)
+            joined = True
+            break
+    return schedule
+
+
+def _pairs(schedule: Schedule) -> list[tuple[Axis, Axis]]:
+    """Neighbours in loop order that play one role."""
+    pairs = list(zip(schedule.rows, schedule.rows[1:], strict=False))
+    inner = schedule.inner
+    if inner is None:
+        return pairs
+    classes = {q.cls for q in schedule.placed}
+    if classes == {"store"} and schedule.rows:
+        pairs.append((schedule.rows[-1], inner))
+    if schedule.outer and not schedule.cascade and classes <= {"whole", "store"}:
+        if all(q.level in ("inner", "block") for q in schedule.placed):
+            pairs.append((schedule.outer[-1], inner))
+    return pairs[::-1]
+
+
+def _joinable(
+    schedule: Schedule,
+    accesses: list[Access],
+    positions: set[Axis],
+    outer: Axis,
+    inner: Axis,
+) -> bool:
+    if outer.sym is not None or inner.sym is not None or {outer, inner} & positions:
+        return False
+    if inner is schedule.inner and outer in schedule.outer:
+        return inner.extent < SHORT
+    return all(_walks_as_one(at, own, outer, inner) for at, own in accesses)
+
+
+def _walks_as_one(at: Indices, own: tuple[int, ...], outer: Axis, inner: Axis) -> bool:
+    steps = {outer: 0, inner: 0}
+    for index, stride in zip(at, own, strict=True):
+        for term, coef in index.terms:
+            if isinstance(term, Axis):
+                if term in steps:
+                    steps[term] += coef * stride
+            elif {outer, inner} & ix.axes_of((ix.of(term),)):
+                return False
+    return steps[outer] == steps[inner] * inner.extent
+
+
+def _join(
+    schedule: Schedule,
+    accesses: list[Access],
+    positions: set[Axis],
+    outer: Axis,
+    inner: Axis,
+) -> tuple[Schedule, list[Access], set[Axis]]:
+    both = Axis(inner.number, outer.extent * inner.extent)
+    whole = ix.of(both)
+    names = {outer: ix.quotient(whole, inner.extent), inner: ix.remainder(whole, inner.extent)}
+
+    def axes(group: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        return tuple(both if a == inner else a for a in group if a != outer)
+
+    placed = tuple(
+        q._replace(
+            at=substitute(q.at, names),
+            guard=substitute_guard(q.guard, names),
+            reduced=axes(q.reduced),
+        )
+        for q in schedule.placed
+    )
+    joined = schedule._replace(
+        rows=axes(schedule.rows) if inner in schedule.rows else tuple(
+            a for a in schedule.rows if a != outer
+        ),
+        outer=tuple(a for a in schedule.outer if a != outer),
+        inner=both if schedule.inner == inner else schedule.inner,
+        placed=_reclassed(placed, schedule, outer),
+    )  # fmt: skip
+    return joined, [(substitute(at, names), own) for at, own in accesses], positions
+
+
+def _reclassed(placed: tuple[Placed, ...], schedule: Schedule, gone: Axis) -> tuple[Placed, ...]:
+    """Whole reductions become inner ones when the last outer axis joins the inner axis."""
+    if schedule.outer != (gone,):
+        return placed
+    swap = {"whole": "inner"}
+    levels = {"block": "row"}
+    return tuple(
+        q._replace(cls=swap.get(q.cls, q.cls), level=levels.get(q.level, q.level)) for q in placed
+    )
+
+
+def substitute(at: Indices, names: dict[Axis, Index]) -> Indices:
+    """`at` with axes replaced by indices."""
+    return tuple(_substituted(index, names) for index in at)
+
+
+def _substituted(index: Index, names: dict[Axis, Index]) -> Index:
+    total = Index(index.const)
+    for term, coef in index.terms:
+        if isinstance(term, Axis):
+            part = names.get(term, ix.of(term))
+        elif isinstance(term, ix.Div):
+            part = ix.quotient(_substituted(term.index, names), term.by)
+        elif isinstance(term, ix.Mod):
+            part = ix.remainder(_substituted(term.index, names), term.by)
+        elif isinstance(term, Lockstep):
+            part = ix.of(Lockstep(term.sym, substitute(term.at, names)))
+        else:
+            part = ix.of(term._replace(at=substitute(term.at, names)))
+        total = ix.plus(total, ix.affine(part, coef, 0))
+    return total
+
+
+def substitute_guard(guard: Guard, names: dict[Axis, Index]) -> Guard:
+    """A guard with axes replaced by indices."""
+    return tuple(
+        c._replace(at=substitute(c.at, names))
+        if isinstance(c, Holds)
+        else Inside(_substituted(c.index, names), c.low, c.high)
+        for c in guard
+    )

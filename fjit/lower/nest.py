@@ -1,0 +1,388 @@
+"""The loop IR: a tree of loops over one iteration space, with explicit loads, stores, accumulators.
+
+Takes nothing, gives data classes and their printed text, which is the key of compiled code: sizes,
+strides, offsets and scalars are run-time slots (`s0`, `s1`, ...), never numbers, so a new shape has
+the same text. Values are numbered; whether one is a vector follows from the loops it depends on.
+
+    a.sum() over 8 floats         parallel task < s0
+                                    open a0 sum f64
+                                    vector i0 < s1 unroll 4
+                                      %0 = load b0[i0*unit] f64
+                                      update a0 %0
+                                    %1 = close a0
+                                    store b1[] %1 f64
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from fjit.core import dtypes
+
+UNIT = -1  # stride of one element, known at compile time
+Value = int  # number of a value
+
+
+class Slot(NamedTuple):
+    """A run-time int64 argument of the kernel."""
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"s{self.number}"
+
+
+class Linear(NamedTuple):
+    """offset + sum(term * factor), in bytes for addresses, in elements for positions.
+
+    A term is a loop axis ("i3") or a value ("%5"); a factor is a slot, 1, -1 or UNIT (item size).
+    """
+
+    offset: Slot | None
+    terms: tuple[tuple[str, Slot | int], ...] = ()
+
+    def __str__(self) -> str:
+        parts = [] if self.offset is None else [str(self.offset)]
+        parts += [f"{t}*{'unit' if f == UNIT else f}" for t, f in self.terms]
+        return " + ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """out = a literal."""
+
+    out: Value
+    value: np.generic
+    dtype: np.dtype
+
+    def __str__(self) -> str:
+        return f"%{self.out} = const {self.value!r} {dtypes.name(self.dtype)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """out = op(args), an elementwise primitive on operands of dtypes `dtypes`."""
+
+    out: Value
+    op: str
+    args: tuple[Value, ...]
+    operand_dtypes: tuple[np.dtype, ...]
+    dtype: np.dtype
+
+    def __str__(self) -> str:
+        args = " ".join(f"%{a}" for a in self.args)
+        types = ",".join(map(dtypes.name, self.operand_dtypes))
+        return f"%{self.out} = {self.op}.{types} {args} {dtypes.name(self.dtype)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """out = an index, int64."""
+
+    out: Value
+    linear: Linear
+
+    def __str__(self) -> str:
+        return f"%{self.out} = index [{self.linear}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """out = value div by, or value mod by (value >= 0)."""
+
+    out: Value
+    op: str
+    value: Value
+    by: Slot
+
+    def __str__(self) -> str:
+        return f"%{self.out} = {self.op} %{self.value} {self.by}"
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """out = low <= value < high, a condition."""
+
+    out: Value
+    value: Value
+    low: Slot | None
+    high: Slot
+
+    def __str__(self) -> str:
+        return f"%{self.out} = {self.low or 0} <= %{self.value} < {self.high}"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """out = value if 0 <= value < extent, else 0 with the error flag `code` set (under guard)."""
+
+    out: Value
+    value: Value
+    extent: Slot
+    guard: Value | None
+    code: int
+
+    def __str__(self) -> str:
+        return f"%{self.out} = check %{self.value} < {self.extent}{_when(self.guard)} #{self.code}"
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """out = a scalar argument, whose bits are in a slot."""
+
+    out: Value
+    slot: Slot
+    dtype: np.dtype
+
+    def __str__(self) -> str:
+        return f"%{self.out} = scalar {self.slot} {dtypes.name(self.dtype)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """out = an element of a buffer; zero where the guard does not hold."""
+
+    out: Value
+    buffer: int
+    at: Linear
+    dtype: np.dtype
+    guard: Value | None = None
+    swapped: bool = False
+
+    def __str__(self) -> str:
+        swap = " swapped" if self.swapped else ""
+        return (
+            f"%{self.out} = load b{self.buffer}[{self.at}] {dtypes.name(self.dtype)}{swap}"
+            f"{_when(self.guard)}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Write an element of a buffer where the guard holds."""
+
+    buffer: int
+    at: Linear
+    value: Value
+    dtype: np.dtype
+    guard: Value | None = None
+    streaming: bool = False
+
+    def __str__(self) -> str:
+        stream = " streaming" if self.streaming else ""
+        return (
+            f"store b{self.buffer}[{self.at}] %{self.value} {dtypes.name(self.dtype)}{stream}"
+            f"{_when(self.guard)}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Start an accumulator: sum prod max min and or argmax argmin."""
+
+    acc: int
+    op: str
+    dtype: np.dtype
+
+    def __str__(self) -> str:
+        return f"open a{self.acc} {self.op} {dtypes.name(self.dtype)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Fold a value into an accumulator where the guard holds; `position` for argmax and argmin."""
+
+    acc: int
+    value: Value
+    guard: Value | None = None
+    position: Value | None = None
+
+    def __str__(self) -> str:
+        at = "" if self.position is None else f" at %{self.position}"
+        return f"update a{self.acc} %{self.value}{at}{_when(self.guard)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Fold a stored partial result (its `parts` words, one value each) into an accumulator."""
+
+    acc: int
+    parts: tuple[Value, ...]
+
+    def __str__(self) -> str:
+        return f"merge a{self.acc} " + " ".join(f"%{v}" for v in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """outs = the accumulator's result, or with `partial` its words for a later Merge."""
+
+    outs: tuple[Value, ...]
+    acc: int
+    dtype: np.dtype
+    partial: bool = False
+
+    def __str__(self) -> str:
+        outs = " ".join(f"%{v}" for v in self.outs)
+        word = "partial" if self.partial else "close"
+        return f"{outs} = {word} a{self.acc} {dtypes.name(self.dtype)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """out = running reduction along the vector loop, up to and including this element."""
+
+    out: Value
+    acc: int
+    value: Value
+
+    def __str__(self) -> str:
+        return f"%{self.out} = scan a{self.acc} %{self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Write a value to a buffer at the counter where the guard holds, packed (compress-store)."""
+
+    buffer: int
+    counter: int
+    value: Value
+    dtype: np.dtype
+    guard: Value
+
+    def __str__(self) -> str:
+        return (
+            f"append b{self.buffer} c{self.counter} %{self.value} {dtypes.name(self.dtype)}"
+            f"{_when(self.guard)}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """Move the counter on by the number of elements where the guard holds."""
+
+    counter: int
+    guard: Value
+
+    def __str__(self) -> str:
+        return f"advance c{self.counter}{_when(self.guard)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Set the counter to 0 (`begin`) or write it to its cell (a buffer)."""
+
+    counter: int
+    cell: int
+    begin: bool
+
+    def __str__(self) -> str:
+        return f"count c{self.counter} " + ("= 0" if self.begin else f"-> b{self.cell}")
+
+
+@dataclass(slots=True)
+class Loop:
+    """A loop over one axis. kind: parallel, sequential or vector.
+
+    It runs from `start` (0) to min(start + extent, stop). A parallel loop runs over tasks, which
+    `decode` turns into axes, outermost first. A vector loop is unrolled `unroll` times, restarts
+    accumulators' blocks every `block` elements, and has `lanes` lanes (0: the target's choice).
+    """
+
+    axis: str
+    extent: Slot
+    kind: str
+    body: list[Stmt] = field(default_factory=list)
+    unroll: int = 1
+    block: int = 0
+    decode: tuple[tuple[str, Slot], ...] = ()
+    start: Linear | None = None
+    stop: Slot | None = None
+    cell: int | None = None  # buffer with the run-time extent, at most `extent`
+
+    def header(self) -> str:
+        """The loop's own line."""
+        text = f"{self.kind} {self.axis} < {self.extent}"
+        if self.start is not None:
+            text += f" from {self.start} to {self.stop}"
+        if self.decode:
+            text += " as " + " ".join(f"{a}<{s}" for a, s in self.decode)
+        if self.kind == "vector":
+            text += f" unroll {self.unroll}" + (f" block {self.block}" if self.block else "")
+        return text + (f" cell b{self.cell}" if self.cell is not None else "")
+
+
+Stmt = (
+    Const | Let | Position | Split | Within | Checked | Scalar | Load | Store | Open | Update
+    | Merge | Close | Scan | Append | Advance | Count | Loop
+)  # fmt: skip
+
+
+class Buffer(NamedTuple):
+    """A memory operand. kind: in, out, cell (a run-time extent), private (per worker), shared.
+
+    `number` counts within the kind; `size` holds the bytes of private and shared memory.
+    """
+
+    kind: str
+    number: int
+    dtype: np.dtype
+    size: Slot | None = None
+
+    def __str__(self) -> str:
+        size = "" if self.size is None else f"({self.size})"
+        return f"{self.kind}{self.number}{size}:{dtypes.name(self.dtype)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One parallel loop over tasks; phases of a kernel run one after the other.
+
+    `tasks` is how many there are, `grain` how many a worker takes at a time, `elements` how many
+    elements all tasks walk over, for the decision whether threads pay.
+    """
+
+    loop: Loop
+    tasks: int
+    grain: int
+    elements: int
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """A kernel's loops: statements before them, phases, buffers, and the slots' values.
+
+    A slot's value is a number, or ("scalar", k) for the bits of kernel input k. `width` is the
+    widest item in bytes, which decides the number of lanes.
+    """
+
+    entry: tuple[Stmt, ...]
+    phases: tuple[Phase, ...]
+    buffers: tuple[Buffer, ...]
+    slots: tuple[int | tuple[str, int], ...]
+    width: int
+
+    def __str__(self) -> str:
+        lines = ["buffers " + " ".join(f"b{k}={b}" for k, b in enumerate(self.buffers))]
+        lines.append(f"width {self.width}")
+        for stmt in self.entry:
+            _print(stmt, "", lines)
+        for phase in self.phases:
+            _print(phase.loop, "", lines)
+        return "\n".join(lines) + "\n"
+
+
+def _when(guard: Value | None) -> str:
+    return "" if guard is None else f" if %{guard}"
+
+
+def _print(stmt: Stmt, indent: str, lines: list[str]) -> None:
+    if isinstance(stmt, Loop):
+        lines.append(indent + stmt.header())
+        for inner in stmt.body:
+            _print(inner, indent + "  ", lines)
+    else:
+        lines.append(indent + str(stmt))

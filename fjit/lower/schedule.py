@@ -1,0 +1,458 @@
+"""Which loops a group of roots shares: axes, their roles, stages; or the reason why none fit.
+
+Takes roots (values to store, reductions, scans, filters) and the equations that may be computed in
+place, gives a `Schedule` or a `Refusal`. The shared iteration space has axes in three roles:
+
+    rows P (kept by every reduction), S (reduced, outer), I (innermost in memory, the vector axis)
+
+    softmax(x) over axis 1    P=(axis 0) S=() I=(axis 1), stages max / sum / store
+    x.sum(0), x.sum(1)        P=() S=(axis 0) I=(axis 1), one stage, classes outer and inner
+
+Invariant: a value computed from reductions reads them at the row it belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fjit.core import primitives as p
+from fjit.core.ir import Atom, Eqn, Shape, Sym, Var
+from fjit.frontend.layout import k_order
+from fjit.lower import demand
+from fjit.lower import index as ix
+from fjit.lower.index import ZERO, Axis, Guard, Holds, Index, Indices, Lockstep
+
+ROW_LIMIT = 1 << 16
+"""Elements of a row that one task may walk several times when there is no other parallel work."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Root:
+    """What a kernel computes: a reduction or scan (`eqn`), or a value to store (`eqn` None)."""
+
+    var: Var
+    eqn: Eqn | None
+
+    @property
+    def operand(self) -> Atom:
+        """The value whose elements the root walks over."""
+        return self.var if self.eqn is None else self.eqn.inputs[0]
+
+    @property
+    def kind(self) -> str:
+        """store, reduction or cumulative."""
+        return "store" if self.eqn is None else self.eqn.primitive.family
+
+
+class Placed(NamedTuple):
+    """A root with the indices of its operand over the schedule's axes.
+
+    `guard` restricts it to the elements a filter keeps; `reduced` are the axes it reduces; `cls` is
+    store, inner, outer, whole, scan or filter; `stage` orders it among the loops over one row;
+    `level` says where a store runs: "inner" in the innermost loop, "row" after I, "block" after
+    S and I, "column" over I after S.
+    """
+
+    root: Root
+    at: Indices
+    guard: Guard
+    reduced: tuple[Axis, ...]
+    cls: str
+    stage: int
+    level: str
+
+
+class Schedule(NamedTuple):
+    """Loops for a group: see the module's docstring. `cascade` is "", "row" or "block"."""
+
+    rows: tuple[Axis, ...]
+    outer: tuple[Axis, ...]
+    inner: Axis | None
+    placed: tuple[Placed, ...]
+    cascade: str
+    stages: int
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """All axes, outermost first."""
+        return (*self.rows, *self.outer, *(() if self.inner is None else (self.inner,)))
+
+
+class Refusal(NamedTuple):
+    """Why roots do not share loops."""
+
+    reason: str
+
+
+Strides = Callable[[Var], tuple[int, ...]]
+
+
+class _Space:
+    """Fresh axes for each root, then one set of axes for all."""
+
+    def __init__(self, env: demand.Env) -> None:
+        self.env = env
+        self.number = 0
+        self.lockstep: set[Sym] = {
+            e for eqn in env.values() if eqn.primitive is p.compress
+            for e in eqn.output.aval.shape if isinstance(e, Sym)
+        }  # fmt: skip
+
+    def axis(self, extent: int, sym: Sym | None = None) -> Index:
+        if extent == 1 and sym is None:
+            return ZERO
+        self.number += 1
+        return ix.of(Axis(self.number, extent, sym))
+
+    def place(self, shape: Shape) -> tuple[Indices, Guard]:
+        """Fresh axes for an operand of `shape`; a filtered axis walks over its mask."""
+        at: list[Index] = []
+        guard: list[ix.Condition] = []
+        for extent in shape:
+            if isinstance(extent, int):
+                at.append(self.axis(extent))
+            elif extent in self.lockstep or extent.origin in self.env:
+                if extent.origin.aval.dtype.kind != "b":
+                    at.append(self.axis(extent.bound, extent))
+                    continue
+                base, inner = self.place(extent.origin.aval.shape)
+                at.append(ix.of(Lockstep(extent, base)))
+                guard.extend((*inner, Holds(extent.origin, base)))
+            else:
+                at.append(self.axis(extent.bound, extent))
+        return tuple(at), tuple(guard)
+
+
+def _flat(at: Indices) -> list[Index]:
+    """Indices with a filter's position replaced by the mask's indices."""
+    out: list[Index] = []
+    for index in at:
+        term = index.terms[0][0] if index.terms else None
+        out.extend(_flat(term.at) if isinstance(term, Lockstep) else [index])
+    return out
+
+
+def _axes(at: Indices) -> tuple[Axis, ...]:
+    found = []
+    for index in _flat(at):
+        axis = ix.bare_axis(index)
+        if axis is not None:
+            found.append(axis)
+    return tuple(found)
+
+
+def _volume(at: Indices) -> int:
+    total = 1
+    for axis in _axes(at):
+        total *= axis.extent
+    return total
+
+
+def _rename(at: Indices, names: dict[Axis, Axis]) -> Indices:
+    out: list[Index] = []
+    for index in at:
+        term = index.terms[0][0] if index.terms else None
+        if isinstance(term, Lockstep):
+            out.append(ix.of(Lockstep(term.sym, _rename(term.at, names))))
+        elif isinstance(term, Axis):
+            out.append(ix.of(names.get(term, term)))
+        else:
+            out.append(index)
+    return tuple(out)
+
+
+def _rename_guard(guard: Guard, names: dict[Axis, Axis]) -> Guard:
+    return tuple(c._replace(at=_rename(c.at, names)) if isinstance(c, Holds) else c for c in guard)
+
+
+class _Draft:
+    """A root while its axes are being unified with the group's."""
+
+    def __init__(self, root: Root, space: _Space) -> None:
+        self.root = root
+        self.at, self.guard = space.place(root.operand.aval.shape)
+        self.done = False
+
+    @property
+    def packs(self) -> bool:
+        """Whether the root stores what a filter keeps."""
+        return self.root.eqn is None and bool(self.guard)
+
+    def unify(self, names: dict[Axis, Axis]) -> None:
+        self.at = _rename(self.at, names)
+        self.guard = _rename_guard(self.guard, names)
+        self.done = True
+
+    def kept(self) -> Indices:
+        """Indices of the root's own result."""
+        eqn = self.root.eqn
+        if eqn is None or eqn.primitive.family != "reduction":
+            return self.at
+        axes: tuple[int, ...] = eqn.param("axes")  # type: ignore[assignment]
+        return tuple(i for k, i in enumerate(self.at) if k not in axes)
+
+    def reduced(self) -> tuple[Axis, ...]:
+        eqn = self.root.eqn
+        if eqn is None or eqn.primitive.family != "reduction":
+            return ()
+        axes: tuple[int, ...] = eqn.param("axes")  # type: ignore[assignment]
+        return _axes(tuple(i for k, i in enumerate(self.at) if k in axes))
+
+
+def schedule(env: demand.Env, roots: tuple[Root, ...], strides: Strides) -> Schedule | Refusal:
+    """Loops shared by `roots`, or a Refusal. `strides` gives element strides of stored values."""
+    space = _Space(env)
+    drafts = [_Draft(root, space) for root in roots]
+    results = {d.root.var: d for d in drafts if d.root.eqn is not None}
+    primary = max(drafts, key=lambda d: (_volume(d.at), d.root.kind == "reduction"))
+    primary.done = True
+    domain = _axes(primary.at)
+    refusal = _unify(env, drafts, results, primary, domain)
+    if refusal is not None:
+        return refusal
+    return _classify(env, drafts, results, domain, strides)
+
+
+def _leaves(env: demand.Env, draft: _Draft) -> list[demand.Leaf]:
+    return demand.walk(env, root_reads(draft.root, draft.at, draft.guard))[0]
+
+
+def root_reads(root: Root, at: Indices, guard: Guard) -> list[tuple[Atom, Indices]]:
+    """The elements that one step of a root reads."""
+    held: list[tuple[Atom, Indices]] = [(c.atom, c.at) for c in guard if isinstance(c, Holds)]
+    return [(root.operand, at), *held]
+
+
+def _unify(
+    env: demand.Env,
+    drafts: list[_Draft],
+    results: dict[Var, _Draft],
+    primary: _Draft,
+    domain: tuple[Axis, ...],
+) -> Refusal | None:
+    """Give every root the primary root's axes, through the reductions it reads or by shape."""
+    pending = [d for d in drafts if not d.done]
+    while pending:
+        left = []
+        for draft in pending:
+            names = _names(env, draft, results, domain)
+            if names is None:
+                left.append(draft)
+            else:
+                draft.unify(names)
+        if len(left) == len(pending):
+            shapes = f"{left[0].root.operand.aval} and {primary.root.operand.aval}"
+            return Refusal(f"different iteration spaces: {shapes}")
+        pending = left
+    return None
+
+
+def _names(
+    env: demand.Env, draft: _Draft, results: dict[Var, _Draft], domain: tuple[Axis, ...]
+) -> dict[Axis, Axis] | None:
+    own = _axes(draft.at)
+    if [(a.extent, a.sym) for a in own] == [(a.extent, a.sym) for a in domain]:
+        return dict(zip(own, domain, strict=True))
+    names: dict[Axis, Axis] = {}
+    for leaf in _leaves(env, draft):
+        producer = results.get(leaf.var)
+        if producer is None or not producer.done:
+            continue
+        for mine, theirs in zip(leaf.at, producer.kept(), strict=True):
+            a, b = ix.bare_axis(mine), ix.bare_axis(theirs)
+            if a is None or b is None or a.extent != b.extent or names.get(a, b) != b:
+                continue
+            names[a] = b
+    return names if len(names) == len(own) and len(set(names.values())) == len(own) else None
+
+
+def _classify(
+    env: demand.Env,
+    drafts: list[_Draft],
+    results: dict[Var, _Draft],
+    domain: tuple[Axis, ...],
+    strides: Strides,
+) -> Schedule | Refusal:
+    reads = {id(d): _leaves(env, d) for d in drafts}
+    for draft in drafts:
+        for leaf in reads[id(draft)]:
+            producer = results.get(leaf.var)
+            if producer is not None and leaf.at != producer.kept():
+                return Refusal(f"a result of {_name(producer)} is read at another row than its own")
+    packs = any(d.packs for d in drafts)
+    loop_order = domain if packs else _order(drafts, reads, domain, strides)
+    scans = {_scanned(d) for d in drafts if d.root.kind == "cumulative"}
+    used = set(domain) if packs else {a for d in drafts for a in d.reduced()} | scans
+    inner = loop_order[-1] if loop_order else None
+    outer = tuple(a for a in loop_order if a in used and a is not inner)
+    rows = tuple(a for a in loop_order if a not in used and a is not inner)
+    return _stages(drafts, results, reads, (rows, outer, inner))
+
+
+def _name(draft: _Draft) -> str:
+    eqn = draft.root.eqn
+    return "a stored value" if eqn is None else f"{eqn.primitive.name}[{eqn.get('op', '')}]"
+
+
+def _scanned(draft: _Draft) -> Axis | None:
+    assert draft.root.eqn is not None
+    axis: int = draft.root.eqn.param("axis")  # type: ignore[assignment]
+    return ix.bare_axis(draft.at[axis])
+
+
+def axis_strides(at: Indices, own: tuple[int, ...], axes: tuple[Axis, ...]) -> tuple[int, ...]:
+    """Element strides of an access along each loop axis (0 where it does not move or is irregular)."""
+    total = dict.fromkeys(axes, 0)
+    for index, stride in zip(at, own, strict=True):
+        for term, coef in index.terms:
+            if isinstance(term, Axis) and term in total:
+                total[term] += coef * stride
+    return tuple(total[a] for a in axes)
+
+
+def _order(
+    drafts: list[_Draft],
+    reads: dict[int, list[demand.Leaf]],
+    domain: tuple[Axis, ...],
+    strides: Strides,
+) -> tuple[Axis, ...]:
+    """Loop order, outermost first: K-order of the results, then of the operands read."""
+    rows: list[tuple[int, ...]] = []
+    for draft in drafts:
+        if draft.root.eqn is None and set(_axes(draft.at)) == set(domain):
+            rows.append(axis_strides(draft.at, strides(draft.root.var), domain))
+    ends = [(axis_strides(leaf.at, strides(leaf.var), domain), leaf.guarded)
+            for draft in drafts for leaf in reads[id(draft)]]  # fmt: skip
+    rows += sorted({r for r, guarded in ends if not guarded}, key=lambda r: r.count(0))
+    rows += sorted({r for r, guarded in ends if guarded}, key=lambda r: r.count(0))
+    return tuple(domain[k] for k in k_order(len(domain), rows))
+
+
+def _stages(
+    drafts: list[_Draft],
+    results: dict[Var, _Draft],
+    reads: dict[int, list[demand.Leaf]],
+    roles: tuple[tuple[Axis, ...], tuple[Axis, ...], Axis | None],
+) -> Schedule | Refusal:
+    rows, outer, inner = roles
+    classes: dict[int, str] = {}
+    for draft in drafts:
+        cls = _class(draft, outer, inner)
+        if cls is None:
+            return Refusal(f"{_name(draft)} reduces other axes than its siblings")
+        classes[id(draft)] = cls
+    stage: dict[int, int] = {}
+    levels: dict[int, str] = {}
+    cascades: set[str] = set()
+    pending = list(drafts)
+    full = {*rows, *outer, *(() if inner is None else (inner,))}
+    while pending:
+        left = []
+        for draft in pending:
+            sources = [results[leaf.var] for leaf in reads[id(draft)] if leaf.var in results]
+            sources = [s for s in sources if s is not draft]
+            if any(id(s) not in stage for s in sources):
+                left.append(draft)
+                continue
+            own = set(_axes(draft.at))
+            needed = {classes[id(s)] for s in sources if classes[id(s)] in _ENDS}
+            level = "inner"
+            if own != full or (not own and needed):
+                level_or_none = _level(own, needed, roles)
+                if level_or_none is None:
+                    return Refusal(
+                        f"{_name(draft)} covers only some axes of the loops it would share"
+                    )
+                level = level_or_none
+            elif needed:
+                cascades |= needed
+            levels[id(draft)] = level
+            step = max([stage[id(s)] + (classes[id(s)] in _ENDS) for s in sources], default=0)
+            if level != "inner":
+                step = max([stage[id(s)] for s in sources], default=0)
+            stage[id(draft)] = step
+        if len(left) == len(pending):
+            return Refusal("the values depend on each other in a circle")
+        pending = left
+    placed = tuple(
+        Placed(d.root, d.at, d.guard, d.reduced(), classes[id(d)], stage[id(d)], levels[id(d)])
+        for d in drafts
+    )
+    return _checked(Schedule(rows, outer, inner, placed, "", 1 + max(stage.values())), cascades)
+
+
+_ENDS = ("inner", "outer", "whole")
+
+
+def _class(draft: _Draft, outer: tuple[Axis, ...], inner: Axis | None) -> str | None:
+    kind = draft.root.kind
+    if kind == "store":
+        return "filter" if draft.packs else "store"
+    if kind == "cumulative":
+        return "scan"
+    reduced = set(draft.reduced())
+    if inner is None or not reduced:
+        return "inner" if not reduced else None
+    if reduced == {inner}:
+        return "inner"
+    if outer and reduced == set(outer):
+        return "outer"
+    return "whole" if reduced == {*outer, inner} else None
+
+
+def _level(
+    own: set[Axis], needed: set[str],
+    roles: tuple[tuple[Axis, ...], tuple[Axis, ...], Axis | None],
+) -> str | None:  # fmt: skip
+    """Where a store over some of the axes runs, given the classes of reductions that it reads."""
+    rows, outer, inner = roles
+    if own == {*rows, *outer} and needed == {"inner"}:
+        return "row"
+    if own == set(rows) and needed <= {"inner", "whole"} and (not outer or needed == {"whole"}):
+        return "row" if needed == {"inner"} else "block"
+    if inner is not None and own == {*rows, inner} and needed and needed <= {"outer", "whole"}:
+        return "column"
+    return None
+
+
+def _checked(schedule: Schedule, cascades: set[str]) -> Schedule | Refusal:
+    """Decide the cascade's form and refuse rows that are too long to walk again and again."""
+    placed = schedule.placed
+    scans = [q for q in placed if q.cls == "scan"]
+    filters = [q for q in placed if q.cls == "filter"]
+    if filters and (schedule.stages > 1 or scans or len({q.guard for q in filters}) > 1):
+        return Refusal("a filter's results are packed in one pass over one mask")
+    if filters and len(filters) < len(placed):
+        return Refusal("packing a filter's results runs in order, other results run in parallel")
+    if any(q.guard and q.root.eqn is not None and q.cls == "scan" for q in placed):
+        return Refusal("a scan over a filtered axis needs the filtered values in memory")
+    for scan in scans:
+        axes = set(_axes(scan.at))
+        if len(schedule.outer) > 1 or len(axes) != len(schedule.axes):
+            return Refusal("scans along different axes")
+        if schedule.outer and schedule.inner is not None:
+            along = ix.bare_axis(scan.at[scan.root.eqn.param("axis")])  # type: ignore[union-attr,index]
+            if along is not schedule.outer[0] and along != schedule.outer[0]:
+                return Refusal("a scan along the vector axis and a reduction of another axis")
+    if not cascades:
+        return schedule
+    if cascades == {"inner"} and all(q.cls != "scan" or not schedule.outer for q in placed):
+        form = "row"
+    elif "inner" in cascades and schedule.outer:
+        return Refusal("rows and columns are both reduced and used again")
+    else:
+        form = "block"
+    walked = schedule.inner.extent if schedule.inner else 1
+    parallel = 1
+    for axis in schedule.rows:
+        parallel *= axis.extent
+    for axis in schedule.outer:
+        if form == "row":
+            parallel *= axis.extent
+        else:
+            walked *= axis.extent
+    if walked >= 2 * ROW_LIMIT or (walked > ROW_LIMIT // 2 and parallel < 4):
+        return Refusal(f"a row of {walked} elements does not stay in cache for a second walk")
+    return schedule._replace(cascade=form)

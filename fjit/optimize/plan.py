@@ -1,0 +1,474 @@
+"""The planner: which equations share a kernel, with a reason for every fusion taken or refused.
+
+Takes an optimized program, gives an equal program whose equations are kernels (equations that hold
+sub-programs) and library calls, and the decisions behind it:
+
+    let b = exp a; c = reduce[sum] b in (c,)
+    becomes
+    let c = kernel[program={ lambda a . let b = exp a; c = reduce[sum] b in (c,) }] a in (c,)
+
+Invariant: the fused program means what the program means; neither names nor statement order change
+the number of kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from fjit.core import primitives as p
+from fjit.core.ir import Atom, Eqn, Literal, Program, Var
+from fjit.lower import demand
+from fjit.lower import index as ix
+from fjit.lower.index import Axis, Indices
+from fjit.lower.schedule import Refusal, Root, Schedule, root_reads, schedule
+from fjit.optimize import cost
+
+INLINE = ("elementwise", "view", "filter")
+MAX_OPERATIONS = 400
+MAX_POINTERS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One fusion considered: the pair, whether it was taken, the rule that decided, its numbers."""
+
+    pair: tuple[str, str]
+    taken: bool
+    reason: str
+    numbers: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelPlan:
+    """One kernel of a plan: its equation in the fused program and the loops it will have."""
+
+    eqn: Eqn
+    schedule: Schedule
+    env: dict[Var, Eqn]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The fused program, its kernels by equation, and the decisions."""
+
+    program: Program
+    kernels: tuple[KernelPlan, ...]
+    decisions: tuple[Decision, ...]
+    layouts: dict[Var, tuple[int, ...]]
+
+
+Choose = Callable[[Any], bool]
+"""A user's fusion function: from a candidate Decision to whether to take it."""
+
+
+class _Group(NamedTuple):
+    """Roots that share a kernel, and their schedule."""
+
+    roots: tuple[Root, ...]
+    schedule: Schedule
+
+
+class Planner:
+    """Plans one program."""
+
+    def __init__(
+        self,
+        program: Program,
+        strides: dict[Var, tuple[int, ...]],
+        orders: dict[Var, tuple[int, ...]],
+        fusion: str | Choose,
+    ) -> None:
+        self.program = program
+        self.strides = dict(strides)
+        self.orders = orders
+        self.fusion = fusion
+        self.producers: dict[Var, Eqn] = {v: e for e in program.eqns for v in e.outputs}
+        self.rank = {e: k for k, e in enumerate(program.eqns)}
+        self.decisions: list[Decision] = []
+        self.stored: dict[Var, None] = {}
+        self.env: dict[Var, Eqn] = {}
+
+    # ---- what is stored -------------------------------------------------------------------
+    def plan(self) -> Plan:
+        """The plan."""
+        self._choose_stored()
+        groups = self._groups()
+        while self._store_crossing(groups) or self._store_shared(groups):
+            groups = self._groups()
+        return self._assemble(groups)
+
+    def _choose_stored(self) -> None:
+        for atom in self.program.outputs:
+            self._store(atom)
+        for eqn in self.program.eqns:
+            if eqn.primitive.family in ("library", "scatter", "barrier"):
+                for atom in (*eqn.inputs, *eqn.outputs):
+                    self._store(atom)
+            if self.fusion == "none":
+                self._store(eqn.outputs[0])
+            self._store_for(eqn)
+        self._store_recomputed()
+        self._refresh()
+
+    def _store(self, atom: Atom) -> None:
+        if isinstance(atom, Var) and atom in self.producers:
+            self.stored[atom] = None
+
+    def _store_for(self, eqn: Eqn) -> None:
+        """Values that an equation needs in memory because it reads them out of step."""
+        filtered = any(not e.is_static for e in (a.aval for a in eqn.inputs))
+        name = eqn.primitive.name
+        if filtered and name in ("argreduce", "cumulate"):
+            self._store(eqn.inputs[0])
+        if name == "expand" and not self._in_step(eqn.inputs[1], eqn.inputs[0]):
+            for atom in (*eqn.inputs, *eqn.outputs):
+                self._store(atom)
+        if filtered and name in ("gather", "concatenate", "pad", "update", "slice", "diagonal"):
+            for atom in eqn.inputs:
+                if not atom.aval.is_static:
+                    self._store(atom)
+
+    def _in_step(self, atom: Atom, mask: Atom) -> bool:
+        """Whether filtered values can be computed at a mask's positions."""
+        seen: set[Var] = set()
+        stack = [atom]
+        while stack:
+            value = stack.pop()
+            if isinstance(value, Literal) or value in seen or value.aval.is_static:
+                continue
+            seen.add(value)
+            eqn = self.producers.get(value)
+            if eqn is None or eqn.primitive.family not in INLINE:
+                return False
+            if eqn.primitive is p.compress:
+                if eqn.inputs[0] is not mask:
+                    return False
+                continue
+            if eqn.primitive.family == "view" and eqn.primitive is not p.broadcast:
+                return False
+            stack.extend(eqn.inputs)
+        return True
+
+    def _refresh(self) -> None:
+        self._read_cache: dict[tuple[Root, ...], dict[Var, None]] = {}
+        self.env = {
+            v: e
+            for v, e in self.producers.items()
+            if e.primitive.family in INLINE and v not in self.stored
+        }
+
+    def layout(self, var: Var) -> tuple[int, ...]:
+        """Element strides of a stored value or input."""
+        known = self.strides.get(var)
+        if known is None:
+            order = self.orders.get(var) or tuple(range(var.aval.ndim))
+            known = self.strides[var] = cost.ordered_strides(var.aval, order)
+        return known
+
+    # ---- recompute or materialise ---------------------------------------------------------
+    def _store_recomputed(self) -> None:
+        """Store values that would be computed at several places, if storing is cheaper."""
+        self._refresh()
+        roots = [(v, _axes_for(v)) for v in self.stored if v.aval.is_static]
+        for eqn in self.program.eqns:
+            operand = eqn.inputs[0] if eqn.inputs else None
+            if eqn.primitive.family in ("reduction", "cumulative") and isinstance(operand, Var):
+                if operand.aval.is_static:
+                    roots.append((operand, _axes_for(operand)))
+        seen: dict[Var, int] = {}
+        for var, at in roots:
+            env = self.env if var not in self.stored else {**self.env, var: self.producers[var]}
+            if var in self.stored and self.producers[var].primitive.family not in INLINE:
+                continue
+            computed = demand.walk(env, [(var, at)])[1]  # type: ignore[list-item]
+            for value, places in computed.items():
+                if value is not var:
+                    work = sum(_evaluations(place, at) for place in places)
+                    seen[value] = max(seen.get(value, 0), work)
+        for value, times in seen.items():
+            eqn = self.producers[value]
+            size = max(value.aval.bound, 1)
+            if value.aval.is_static and cost.worth_storing(eqn, times / size, value.aval):
+                self._note(eqn, eqn, False, "computing it once costs less than at every use",
+                           {"times": times / size})  # fmt: skip
+                self.stored[value] = None
+
+    def _store_crossing(self, groups: list[_Group]) -> bool:
+        """Store reductions and scans that other kernels read; True if any was found."""
+        found = False
+        for group in groups:
+            own = {r.var for r in group.roots}
+            for var in self._reads(group):
+                if var in self.producers and var not in own and var not in self.stored:
+                    self.stored[var] = None
+                    found = True
+        self._refresh()
+        return found
+
+    def _store_shared(self, groups: list[_Group]) -> bool:
+        """Store heavy values that several kernels would compute; True if any was found."""
+        users: dict[Var, int] = {}
+        for group in groups:
+            for var in _computed(self.env_of(group), group):
+                users[var] = users.get(var, 0) + 1
+        found = False
+        for var, count in users.items():
+            if count > 1 and var.aval.is_static and cost.is_heavy(self.producers[var]):
+                if var not in self.stored:
+                    self.stored[var] = None
+                    found = True
+        self._refresh()
+        return found
+
+    def env_of(self, group: _Group) -> dict[Var, Eqn]:
+        """Producers that a group may compute in place: unstored values and its own stores."""
+        env = dict(self.env)
+        for root in group.roots:
+            if root.eqn is None and self.producers[root.var].primitive.family in INLINE:
+                env[root.var] = self.producers[root.var]
+        return env
+
+    # ---- grouping -------------------------------------------------------------------------
+    def _roots(self) -> list[Root]:
+        needed: dict[Var, Root] = {}
+        order: list[Root] = []
+        for eqn in self.program.eqns:
+            var = eqn.outputs[0]
+            family = eqn.primitive.family
+            if family in ("reduction", "cumulative"):
+                needed[var] = Root(var, eqn)
+                order.append(needed[var])
+            if var in self.stored and family in (*INLINE, "reduction", "cumulative"):
+                order.append(Root(var, None))
+        return order
+
+    def _groups(self) -> list[_Group]:
+        """Greedy merging of roots along data flow, then of siblings that share inputs."""
+        self.decisions = [d for d in self.decisions if not d.taken and "once" in d.reason]
+        groups: list[_Group] = []
+        for root in self._roots():
+            if root.eqn is None and self.producers[root.var].primitive.family not in INLINE:
+                home = next(g for g in groups if any(r.var is root.var for r in g.roots))
+                merged = self._try((*home.roots, root))
+                assert isinstance(merged, Schedule), f"{merged}"
+                groups[groups.index(home)] = _Group((*home.roots, root), merged)
+                continue
+            single = self._try((root,))
+            if isinstance(single, Refusal):
+                raise AssertionError(f"a single root cannot be scheduled: {single.reason}")
+            groups.append(_Group((root,), single))
+        return self._merge(groups)
+
+    def _try(self, roots: tuple[Root, ...]) -> Schedule | Refusal:
+        env = dict(self.env)
+        for root in roots:
+            if root.eqn is None and self.producers[root.var].primitive.family in INLINE:
+                env[root.var] = self.producers[root.var]
+        return schedule(env, roots, self.layout)
+
+    def _merge(self, groups: list[_Group]) -> list[_Group]:
+        if self.fusion == "none":
+            return groups
+        merged = True
+        refused: set[tuple[tuple[Root, ...], tuple[Root, ...]]] = set()
+        while merged:
+            merged = False
+            for a, b in self._candidates(groups):
+                if (a.roots, b.roots) in refused:
+                    continue
+                result = self._merged(groups, a, b)
+                if result is None:
+                    refused.add((a.roots, b.roots))
+                    continue
+                groups = [result if g is a else g for g in groups if g is not b]
+                merged = True
+                break
+        return groups
+
+    def _candidates(self, groups: list[_Group]) -> list[tuple[_Group, _Group]]:
+        """Pairs joined by data flow first, then pairs that read the same values."""
+        reads = {id(g): self._reads(g) for g in groups}
+        flows, siblings = [], []
+        for i, a in enumerate(groups):
+            makes = {r.var for r in a.roots}
+            for j, b in enumerate(groups):
+                if i == j:
+                    continue
+                if makes & reads[id(b)].keys():
+                    flows.append((a, b))
+                elif i < j and reads[id(a)].keys() & reads[id(b)].keys():
+                    siblings.append((a, b))
+        return flows + siblings
+
+    def _reads(self, group: _Group) -> dict[Var, None]:
+        """Values that a group reads from memory or from its own reductions."""
+        known = self._read_cache.get(group.roots)
+        if known is None:
+            known = self._read_cache[group.roots] = self._find_reads(group)
+        return known
+
+    def _find_reads(self, group: _Group) -> dict[Var, None]:
+        found: dict[Var, None] = {}
+        for placed in group.schedule.placed:
+            reads = root_reads(placed.root, placed.at, placed.guard)
+            found.update((leaf.var, None) for leaf in demand.walk(self.env_of(group), reads)[0])
+        return found
+
+    def _merged(self, groups: list[_Group], a: _Group, b: _Group) -> _Group | None:
+        names = (self._name(a), self._name(b))
+        if self._cycle(groups, a, b):
+            return self._refuse(names, "a value in between would depend on the merged kernel")
+        roots = tuple(sorted((*a.roots, *b.roots), key=lambda r: self._place(r)))
+        result = self._try(roots)
+        if isinstance(result, Refusal):
+            return self._refuse(names, result.reason)
+        group = _Group(roots, result)
+        operations = len(_computed(self.env_of(group), group))
+        pointers = len(self._reads(group)) + sum(r.eqn is None for r in roots)
+        if operations > MAX_OPERATIONS or pointers > MAX_POINTERS:
+            return self._refuse(
+                names, f"{operations} operations, {pointers} pointers: over the cap"
+            )
+        saved = self._saved(a, b)
+        decision = Decision(names, True, "fewer bytes through memory", {"bytes_saved": saved})
+        if callable(self.fusion) and not self.fusion(decision):
+            return self._refuse(names, "refused by the fusion function")
+        self.decisions.append(decision)
+        return group
+
+    def _place(self, root: Root) -> tuple[int, int]:
+        return self.rank[self.producers[root.var]], root.eqn is None
+
+    def _refuse(self, names: tuple[str, str], reason: str) -> None:
+        self.decisions.append(Decision(names, False, reason))
+
+    def _saved(self, a: _Group, b: _Group) -> float:
+        shared = self._reads(a).keys() & self._reads(b).keys()
+        shared |= {r.var for r in a.roots} & self._reads(b).keys()
+        return float(sum(v.aval.nbytes for v in shared))
+
+    def _note(self, a: Eqn, b: Eqn, taken: bool, reason: str, numbers: dict[str, float]) -> None:
+        self.decisions.append(Decision((_describe(a), _describe(b)), taken, reason, numbers))
+
+    def _name(self, group: _Group) -> str:
+        return "+".join(_describe(self.producers[r.var]) for r in group.roots)
+
+    def _cycle(self, groups: list[_Group], a: _Group, b: _Group) -> bool:
+        """Whether a path from a to b leaves the pair."""
+        makes = {id(g): {r.var for r in g.roots} for g in groups}
+        reads = {id(g): self._reads(g) for g in groups}
+        library = [e for e in self.program.eqns
+                   if e.primitive.family in ("library", "scatter", "barrier")]  # fmt: skip
+        for start, goal in ((a, b), (b, a)):
+            tainted: set[Var] = set(makes[id(start)])
+            changed = True
+            while changed:
+                changed = False
+                for g in groups:
+                    if g in (start, goal) or makes[id(g)] <= tainted:
+                        continue
+                    if reads[id(g)].keys() & tainted:
+                        tainted |= makes[id(g)]
+                        changed = True
+                for eqn in library:
+                    if eqn.outputs[0] not in tainted and tainted & set(eqn.inputs):
+                        tainted.add(eqn.outputs[0])
+                        changed = True
+            if (tainted - makes[id(start)]) & reads[id(goal)].keys():
+                return True
+        return False
+
+    # ---- the fused program ----------------------------------------------------------------
+    def _assemble(self, groups: list[_Group]) -> Plan:
+        kernels: list[KernelPlan] = []
+        for group in groups:
+            kernels.append(self._kernel(group))
+        calls = [e for e in self.program.eqns
+                 if e.primitive.family in ("library", "scatter", "barrier")]  # fmt: skip
+        expands = [e for v in self.stored if (e := self.producers[v]).primitive is p.expand
+                   and not self._in_step(e.inputs[1], e.inputs[0])]  # fmt: skip
+        eqns = _sorted([k.eqn for k in kernels] + calls + expands, self.program.inputs)
+        program = Program(self.program.inputs, eqns, self.program.outputs)
+        layouts = {v: self.layout(v) for e in eqns for v in e.outputs}
+        order = {e: k for k, e in enumerate(eqns)}
+        kernels.sort(key=lambda k: order[k.eqn])
+        return Plan(program, tuple(kernels), tuple(self.decisions), layouts)
+
+    def _kernel(self, group: _Group) -> KernelPlan:
+        env = self.env_of(group)
+        computed = _computed(env, group)
+        own = {r.var: r.eqn for r in group.roots if r.eqn is not None}
+        inside = dict.fromkeys((*computed, *own))
+        eqns = tuple(sorted((self.producers[v] for v in inside), key=lambda e: self.rank[e]))
+        outputs = tuple(r.var for r in group.roots if r.eqn is None)
+        made = {v for e in eqns for v in e.outputs}
+        inputs: dict[Var, None] = {}
+        for eqn in eqns:
+            for atom in eqn.inputs:
+                if isinstance(atom, Var) and atom not in made:
+                    inputs[atom] = None
+        program = Program(tuple(inputs), eqns, outputs)
+        eqn = Eqn(p.kernel, tuple(inputs), (("program", program),), outputs, eqns[-1].source)
+        return KernelPlan(eqn, group.schedule, {v: e for v, e in env.items() if v in computed})
+
+
+def _computed(env: dict[Var, Eqn], group: _Group) -> dict[Var, set[Indices]]:
+    reads = [r for q in group.schedule.placed for r in root_reads(q.root, q.at, q.guard)]
+    return demand.walk(env, reads)[1]
+
+
+def _axes_for(atom: Atom) -> Indices:
+    shape = atom.aval.shape
+    return tuple(
+        ix.of(Axis(k + 1, e if isinstance(e, int) else e.bound)) for k, e in enumerate(shape)
+    )
+
+
+def _evaluations(place: Indices, at: Indices) -> int:
+    """How often a value is computed: in the outermost loop that knows all axes it depends on."""
+    used = ix.axes_of(place)
+    total, seen = 1, 1
+    for index in at:
+        for axis in ix.axes_of((index,)):
+            seen *= axis.extent
+            if axis in used:
+                total = seen
+    return total
+
+
+def _describe(eqn: Eqn) -> str:
+    op = eqn.get("op")
+    return eqn.primitive.name + (f"[{op}]" if op else "")
+
+
+def _sorted(eqns: list[Eqn], inputs: tuple[Var, ...]) -> tuple[Eqn, ...]:
+    """Equations in dependency order, otherwise in the order given."""
+    ready: set[Atom] = set(inputs)
+    pending, done = list(eqns), []
+    while pending:
+        left = []
+        for eqn in pending:
+            if all(isinstance(a, Literal) or a in ready for a in eqn.inputs):
+                done.append(eqn)
+                ready.update(eqn.outputs)
+            else:
+                left.append(eqn)
+        assert len(left) < len(pending), "kernels depend on each other in a circle"
+        pending = left
+    return tuple(done)
+
+
+def plan(
+    program: Program,
+    strides: dict[Var, tuple[int, ...]],
+    orders: dict[Var, tuple[int, ...]],
+    fusion: str | Choose = "auto",
+) -> Plan:
+    """Partition `program` into kernels and library calls.
+
+    `strides` gives element strides of the inputs, `orders` the axis order of outputs; `fusion` is
+    "auto", "max", "none" or a function from a candidate Decision to bool.
+    """
+    return Planner(program, strides, orders, fusion).plan()

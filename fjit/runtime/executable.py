@@ -1,0 +1,481 @@
+"""A plan made executable for arrays of given strides: compiled kernels, steps, memory.
+
+Takes a plan and where its inputs live, gives an object that runs it on addresses. All kernels
+between two library calls run in one native call. Invariant: results are the same for any number of
+threads; nothing in here looks at values but the run-time extents of filters.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fjit.backend import cpu
+from fjit.core import primitives as p
+from fjit.core.ir import Atom, Aval, Eqn, Literal, Program, Sym, Var
+from fjit.errors import FjitIndexError, FjitValueError
+from fjit.lower.assemble import Assembler
+from fjit.lower.build import BAD_INDEX, EMPTY_REDUCTION, Memory
+from fjit.lower.nest import Nest
+from fjit.optimize import cost
+from fjit.optimize.plan import KernelPlan, Plan
+from fjit.runtime import threads
+from fjit.runtime.buffers import ScratchPool, plan_arena
+from fjit.runtime.jit import Module, compile_module
+from fjit.target import CpuTarget
+
+RUN = """
+define void @fjit_run(ptr %table, ptr %steps, i64 %count, i64 %threads, ptr %parallel) {
+entry:
+  br label %head
+head:
+  %k = phi i64 [ 0, %entry ], [ %next, %body ]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %body, label %exit
+body:
+  %row = mul i64 %k, 40
+  %at = getelementptr i8, ptr %steps, i64 %row
+  %phase = load ptr, ptr %at
+  %at1 = getelementptr i8, ptr %at, i64 8
+  %offset = load i64, ptr %at1
+  %at2 = getelementptr i8, ptr %at, i64 16
+  %tasks = load i64, ptr %at2
+  %at3 = getelementptr i8, ptr %at, i64 24
+  %grain = load i64, ptr %at3
+  %at4 = getelementptr i8, ptr %at, i64 32
+  %wide = load i64, ptr %at4
+  %serial = icmp eq i64 %wide, 0
+  %n = select i1 %serial, i64 1, i64 %threads
+  %args = getelementptr i8, ptr %table, i64 %offset
+  call void %parallel(ptr %phase, ptr %args, i64 %tasks, i64 %n, i64 %grain)
+  %next = add i64 %k, 1
+  br label %head
+exit:
+  ret void
+}
+"""
+
+_pool = ScratchPool()
+_kernels: dict[tuple[str, CpuTarget, int], Module] = {}
+_lock = threading.Lock()
+_run: Callable[..., None] | None = None
+
+
+class Compiled(NamedTuple):
+    """A kernel's nest and machine code; `fresh` if this request compiled it."""
+
+    nest: Nest
+    text: str
+    module: Module
+    fresh: bool
+
+
+class Options(NamedTuple):
+    """What a caller may choose: machine, vector lanes (0: the machine's), threads, disk cache."""
+
+    target: CpuTarget
+    width: int = 0
+    threads: int | None = None
+    cache: bool = True
+
+
+def compile_kernel(nest: Nest, options: Options) -> Compiled:
+    """The machine code of a nest; equal texts share it."""
+    text = str(nest)
+    key = (text, options.target, options.width)
+    with _lock:
+        module = _kernels.get(key)
+        if module is not None:
+            return Compiled(nest, text, module, False)
+        module = compile_module(
+            lambda: cpu.emit(nest, options.target, options.width),
+            target=options.target,
+            key=f"{options.width}\n{text}",
+            cache=options.cache,
+        )
+        _kernels[key] = module
+        return Compiled(nest, text, module, not module.from_cache)
+
+
+def clear_kernels() -> None:
+    """Forget all machine code."""
+    with _lock:
+        _kernels.clear()
+
+
+def _runner(target: CpuTarget) -> Callable[..., None]:
+    global _run
+    if _run is None:
+        module = compile_module(RUN, target=target)
+        module.keep_loaded()
+        word = ctypes.c_int64
+        prototype = ctypes.CFUNCTYPE(None, word, word, word, word, word)
+        _run = prototype(module.address("fjit_run"))
+    return _run
+
+
+@dataclass(slots=True)
+class _Native:
+    """Kernels that run in one native call: rows of phase, table offset, tasks, grain, parallel."""
+
+    steps: np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(slots=True)
+class _Call:
+    """A library call between kernels, or a barrier."""
+
+    eqn: Eqn
+
+
+def build_nest(
+    kernel: KernelPlan, memory: dict[Var, Memory], outputs: dict[Var, Memory]
+) -> tuple[Nest, tuple[Sym, ...]]:
+    """The nest of one kernel and the symbols whose extents its cells hold."""
+    program = kernel.eqn.param("program")
+    assert isinstance(program, Program)
+    assembler = Assembler(kernel.env, program, kernel.schedule, memory, outputs)
+    nest = assembler.build()
+    return nest, tuple(assembler.writer.cells)
+
+
+class Executable:
+    """Runs a plan. See the module's docstring."""
+
+    def __init__(self, plan: Plan, inputs: Sequence[Memory], options: Options) -> None:
+        self.plan = plan
+        self.options = options
+        self.program = plan.program
+        self.memory: dict[Var, Memory] = dict(zip(self.program.inputs, inputs, strict=True))
+        self.outputs = [a for a in self.program.outputs if isinstance(a, Var)]
+        self.kernels: list[Compiled] = []
+        self.compiles = 0
+        self._symbols: dict[Sym, int] = {}
+        self._place_memory()
+        self._build()
+
+    # ---- memory ---------------------------------------------------------------------------
+    def _place_memory(self) -> None:
+        """Where each stored value lives: inputs, fresh results, or the arena."""
+        made = [v for e in self.program.eqns for v in e.outputs]
+        for var in made:
+            size = var.aval.dtype.itemsize
+            strides = tuple(s * size for s in self.plan.layouts[var])
+            self.memory[var] = Memory(strides)
+        results = dict.fromkeys(v for v in self.outputs if v in made)
+        temporaries = [v for v in made if v not in results]
+        first = {v: k for k, e in enumerate(self.program.eqns) for v in e.outputs}
+        last = dict(first)
+        for k, eqn in enumerate(self.program.eqns):
+            for atom in eqn.inputs:
+                if atom in first:
+                    last[atom] = k  # type: ignore[index]
+        lifetimes = [(max(v.aval.nbytes, 1), first[v], last[v]) for v in temporaries]
+        offsets, total = plan_arena(lifetimes)
+        self.arena_bytes = total
+        self.offsets = dict(zip(temporaries, offsets, strict=True))
+        self.results = list(results)
+        slots: list[Var] = [*self.program.inputs, *self.results, *temporaries]
+        self.pointer_index = {v: k for k, v in enumerate(slots)}
+
+    # ---- code -----------------------------------------------------------------------------
+    def _build(self) -> None:
+        template: list[int] = []
+        patches: list[tuple[int, int]] = []  # table position, pointer index
+        self.scalar_patches: list[tuple[int, int]] = []  # table position, input position
+        cell_patches: list[tuple[int, int]] = []
+        status: list[int] = []
+        privates: list[tuple[int, int]] = []  # table position, bytes per worker
+        shared: list[tuple[int, int]] = []
+        self.steps: list[_Native | _Call] = []
+        rows: list[list[int]] = []
+        by_eqn = {k.eqn: k for k in self.plan.kernels}
+        position = {v: k for k, v in enumerate(self.program.inputs)}
+        for eqn in self.program.eqns:
+            kernel = by_eqn.get(eqn)
+            if kernel is None:
+                self._flush(rows)
+                self.steps.append(_Call(eqn))
+                for var in eqn.outputs:
+                    self._symbol_of(var)
+                continue
+            outputs = {v: self.memory[v] for v in eqn.outputs}
+            nest, cells = build_nest(kernel, self.memory, outputs)
+            compiled = compile_kernel(nest, self.options)
+            self.kernels.append(compiled)
+            self.compiles += compiled.fresh
+            base = len(template)
+            status.append(base)
+            template.append(0)
+            for buffer in nest.buffers:
+                at = len(template)
+                template.append(0)
+                if buffer.kind in ("in", "out"):
+                    group = eqn.inputs if buffer.kind == "in" else eqn.outputs
+                    var = group[buffer.number]
+                    assert isinstance(var, Var)
+                    patches.append((at, self.pointer_index[var]))
+                elif buffer.kind == "cell":
+                    cell_patches.append((at, self._symbol(cells[buffer.number])))
+                else:
+                    assert buffer.size is not None
+                    nbytes = nest.slots[buffer.size.number]
+                    assert isinstance(nbytes, int)
+                    (privates if buffer.kind == "private" else shared).append((at, nbytes))
+            for value in nest.slots:
+                at = len(template)
+                if isinstance(value, tuple):
+                    var = eqn.inputs[value[1]]
+                    assert isinstance(var, Var)
+                    self.scalar_patches.append((at, position[var]))
+                    template.append(0)
+                else:
+                    template.append(value)
+            work = _work(eqn)
+            for number, phase in enumerate(nest.phases):
+                address = compiled.module.address(f"phase{number}")
+                wide = int(phase.tasks > phase.grain and _is_wide(phase.elements, work))
+                rows.append([address, base * 8, phase.tasks, phase.grain, wide])
+        self._flush(rows)
+        self._finish_table(template, patches, cell_patches, status, privates, shared)
+
+    def _flush(self, rows: list[list[int]]) -> None:
+        if rows:
+            self.steps.append(_Native(np.array(rows, np.int64)))
+            rows.clear()
+
+    def _symbol(self, sym: Sym) -> int:
+        return self._symbols.setdefault(sym, len(self._symbols))
+
+    def _symbol_of(self, var: Var) -> None:
+        for extent in var.aval.shape:
+            if isinstance(extent, Sym):
+                self._symbol(extent)
+
+    def _finish_table(
+        self,
+        template: list[int],
+        patches: list[tuple[int, int]],
+        cells: list[tuple[int, int]],
+        status: list[int],
+        privates: list[tuple[int, int]],
+        shared: list[tuple[int, int]],
+    ) -> None:
+        """Lay out the tail of the table (status, cells) and the scratch memory."""
+        self.status_at = len(template)
+        self.cells_at = self.status_at + 1
+        template.extend([0] * (1 + len(self._symbols)))
+        self.template = np.array(template, np.int64)
+        self.patch_at = np.array([a for a, _ in patches], np.intp)
+        self.patch_from = np.array([b for _, b in patches], np.intp)
+        self.inner_at = np.array([*status, *[a for a, _ in cells]], np.intp)
+        self.inner_offset = np.array(
+            [8 * self.status_at] * len(status) + [8 * (self.cells_at + c) for _, c in cells],
+            np.int64,
+        )
+        self.shared, self.private = [], []
+        total = _aligned(self.arena_bytes)
+        for at, nbytes in shared:
+            self.shared.append((at, total))
+            total += _aligned(nbytes)
+        self.private_from = total
+        per_worker = 0
+        for at, nbytes in privates:
+            self.private.append((at, per_worker, nbytes))
+            per_worker += nbytes
+        self.per_worker = per_worker
+        self.symbols = self._symbols
+
+    # ---- running --------------------------------------------------------------------------
+    def run(self, arguments: Sequence[Any]) -> tuple[list[Any], dict[Sym, int]]:
+        """Run on arrays and numbers, one per program input; gives the outputs' arrays."""
+        count = threads.num_threads(self.options.threads)
+        results = [_allocate(v.aval, self.memory[v].strides) for v in self.results]
+        table = self.template.copy()
+        base = table.ctypes.data
+        scratch_bytes = self.private_from + self.per_worker * count
+        scratch = _pool.take(scratch_bytes) if scratch_bytes else None
+        try:
+            start = scratch.ctypes.data if scratch is not None else 0
+            self._fill(table, base, arguments, results, start, count)
+            self._steps(table, base, arguments, results, scratch, count)
+        finally:
+            if scratch is not None:
+                _pool.give(scratch)
+        _raise_status(int(table[self.status_at]))
+        extents = {s: int(table[self.cells_at + k]) for s, k in self.symbols.items()}
+        return self._collect(arguments, results, extents), extents
+
+    def _fill(
+        self,
+        table: np.ndarray[Any, Any],
+        base: int,
+        arguments: Sequence[Any],
+        results: list[Any],
+        start: int,
+        count: int,
+    ) -> None:
+        pointers = [
+            0 if self.memory[v].scalar else a.__array_interface__["data"][0]
+            for v, a in zip(self.program.inputs, arguments, strict=True)
+        ]
+        pointers += [r.__array_interface__["data"][0] for r in results]
+        pointers += [start + offset for offset in self.offsets.values()]
+        if len(self.patch_at):
+            table[self.patch_at] = np.array(pointers, np.int64)[self.patch_from]
+        if len(self.inner_at):
+            table[self.inner_at] = self.inner_offset + base
+        for at, position in self.scalar_patches:
+            dtype = self.program.inputs[position].aval.dtype
+            table[at] = scalar_bits(arguments[position], dtype)
+        for at, offset in self.shared:
+            table[at] = start + offset
+        for at, offset, _ in self.private:
+            table[at] = start + self.private_from + offset * count
+
+    def _steps(
+        self,
+        table: np.ndarray[Any, Any],
+        base: int,
+        arguments: Sequence[Any],
+        results: list[Any],
+        scratch: Any,
+        count: int,
+    ) -> None:
+        run = _runner(self.options.target)
+        parallel = threads.address_of_parallel()
+        for step in self.steps:
+            if isinstance(step, _Native):
+                run(base, step.steps.ctypes.data, len(step.steps), count, parallel)
+            else:
+                self._call(step.eqn, table, arguments, results, scratch)
+
+    def _call(
+        self,
+        eqn: Eqn,
+        table: np.ndarray[Any, Any],
+        arguments: Sequence[Any],
+        results: list[Any],
+        scratch: Any,
+    ) -> None:
+        """A library call: NumPy's meaning of the primitive on views of the stored values."""
+
+        def array(atom: Atom) -> Any:
+            return self._array(atom, table, arguments, results, scratch)
+
+        operands = [array(a) for a in eqn.inputs]
+        params = {k: self._resolved(v, table) for k, v in eqn.params}
+        var = eqn.outputs[0]
+        if eqn.primitive is p.matmul:
+            np.matmul(operands[0], operands[1], out=array(var))
+            return
+        with np.errstate(all="ignore"):
+            value = p.meaning(eqn.primitive)(*operands, **params)
+        for extent, size in zip(var.aval.shape, np.shape(value), strict=True):
+            if isinstance(extent, Sym):
+                table[self.cells_at + self.symbols[extent]] = size
+        np.copyto(array(var), value)
+
+    def _resolved(self, value: object, table: np.ndarray[Any, Any]) -> object:
+        if isinstance(value, Sym):
+            return int(table[self.cells_at + self.symbols[value]]) if value in self.symbols else 0
+        if isinstance(value, tuple):
+            return tuple(self._resolved(v, table) for v in value)
+        return value
+
+    def _array(
+        self,
+        atom: Atom,
+        table: np.ndarray[Any, Any],
+        arguments: Sequence[Any],
+        results: list[Any],
+        scratch: Any,
+    ) -> Any:
+        if isinstance(atom, Literal):
+            return np.asarray(atom.value)
+        shape = tuple(
+            e if isinstance(e, int) else int(table[self.cells_at + self.symbols[e]])
+            for e in atom.aval.shape
+        )
+        if atom in self.offsets:
+            return np.ndarray(
+                shape, atom.aval.dtype, scratch, self.offsets[atom], self.memory[atom].strides
+            )
+        if atom in self.results:
+            whole = results[self.results.index(atom)]
+            return whole[tuple(slice(n) for n in shape)]
+        value = arguments[self.program.inputs.index(atom)]
+        return np.asarray(value, dtype=atom.aval.dtype)
+
+    def _collect(
+        self, arguments: Sequence[Any], results: list[Any], extents: dict[Sym, int]
+    ) -> list[Any]:
+        out: list[Any] = []
+        trimmed = {var: _trim(results[k], var.aval, extents) for k, var in enumerate(self.results)}
+        for atom in self.program.outputs:
+            if isinstance(atom, Literal):
+                out.append(np.array(atom.value))
+            elif atom in trimmed:
+                out.append(trimmed[atom])
+            else:
+                value = arguments[self.program.inputs.index(atom)]
+                out.append(np.array(value, dtype=atom.aval.dtype))
+        return out
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // 64) * 64
+
+
+def _work(eqn: Eqn) -> int:
+    program = eqn.param("program")
+    assert isinstance(program, Program)
+    return sum(cost.flops(e) for e in program.eqns if e.primitive.family == "elementwise") + 1
+
+
+def _is_wide(elements: int, work: int) -> bool:
+    return elements * (work * cost.OPERATION_NS + 0.1) > cost.SERIAL_NS
+
+
+def _allocate(aval: Aval, strides: tuple[int, ...]) -> Any:
+    """A fresh array with axes in the order of `strides`; symbolic extents get their bound."""
+    shape = tuple(e if isinstance(e, int) else e.bound for e in aval.shape)
+    order = sorted(range(len(shape)), key=lambda k: -strides[k])
+    if order == list(range(len(shape))):
+        return np.empty(shape, aval.dtype)
+    whole = np.empty(tuple(shape[k] for k in order), aval.dtype)
+    return whole.transpose(tuple(order.index(k) for k in range(len(shape))))
+
+
+def _trim(array: Any, aval: Aval, extents: dict[Sym, int]) -> Any:
+    if aval.is_static:
+        return array
+    shape = tuple(e if isinstance(e, int) else extents[e] for e in aval.shape)
+    if math.prod(shape) < array.size // 2 or any(isinstance(e, Sym) for e in aval.shape[1:]):
+        return array[tuple(slice(n) for n in shape)].copy()
+    array.resize(shape, refcheck=False)
+    return array
+
+
+def scalar_bits(value: Any, dtype: np.dtype) -> int:
+    """The bits of a number in `dtype` as a signed 64-bit integer."""
+    data = np.asarray(value, dtype=dtype).tobytes().ljust(8, b"\0")
+    return int(struct.unpack("<q", data)[0])
+
+
+def _raise_status(status: int) -> None:
+    if not status:
+        return
+    if status & BAD_INDEX:
+        raise FjitIndexError("index is out of bounds for the axis that it selects from")
+    if status & EMPTY_REDUCTION:
+        raise FjitValueError(
+            "zero-size array to reduction operation which has no identity (a mask selected nothing)"
+        )
