@@ -9,9 +9,10 @@ poison for any input. Out of range and NaN, one rule on every machine and vector
     float -> uint32         the low bits of the int64
     float -> uint64         the int64 below 2**63, the number up to 2**64, and 0 from there on
 
-The out-of-range lanes are fed the most negative number, so that one comparison guards both ends:
+LLVM's fptosi is poison out of range, and a select does not hand on the poison of the side it does
+not take; the processor still sees the operand and raises its invalid flag:
 
-    float -> int32  ->  %ok = |x| < 2**31 ; %y = select %ok, x, -2**31 ; fptosi %y
+    float -> int32  ->  %ok = |x| < 2**31 ; %y = fptosi x ; select %ok, %y, INT32_MIN
 
 float16 values live in `half` registers. Only float32 <-> float16 exists in hardware, and only where
 `Emitter.hardware_half` says so; otherwise the bits are moved by integer arithmetic (after Giesen,
@@ -101,7 +102,8 @@ def to_signed(em: Emitter, x: Val, ty: Ty) -> Val:
     """Truncate a float32 or float64 to i32 or i64; INT_MIN when out of range or NaN."""
     limit = 2.0 ** (ty.bits - 1)
     inside = em.fcmp("olt", em.fabs(x), em.const(x.ty, limit))
-    return em.fptosi(em.select(inside, x, em.const(x.ty, -limit)), ty)
+    ty = ty.with_lanes(x.ty.lanes)
+    return em.select(inside, em.fptosi(x, ty), em.const(ty, -1 << (ty.bits - 1)))
 
 
 def _to_u64(em: Emitter, x: Val) -> Val:

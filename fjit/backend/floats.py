@@ -8,6 +8,7 @@ Invariant: strict IEEE arithmetic; NaN and signed zeros come out as NumPy 2.4 gi
 
 from fjit.backend.casts import extend_half, widen
 from fjit.backend.emitter import Emitter, Val
+from fjit.backend.math.table import MATH
 
 # Tests and bits; any width
 
@@ -135,7 +136,7 @@ def sign(em: Emitter, a: Val) -> Val:
 
 def fmod(em: Emitter, a: Val, b: Val) -> Val:
     """The exact remainder with the sign of a."""
-    return em.frem(a, b)
+    return MATH["fmod"](em, a, b)
 
 
 def mod(em: Emitter, a: Val, b: Val) -> Val:
@@ -159,7 +160,8 @@ def _python_remainder(em: Emitter, b: Val, rest: Val) -> tuple[Val, Val]:
 def floordiv(em: Emitter, a: Val, b: Val) -> Val:
     """floor(a / b) from the exact remainder, as npy_divmod."""
     zero, one = em.const(a.ty, 0.0), em.const(a.ty, 1.0)
-    rest = fmod(em, a, b)
+    by_zero = em.fcmp("oeq", b, zero)
+    rest = fmod(em, a, em.select(by_zero, one, b))  # NumPy takes no remainder: no invalid flag
     adjust, _ = _python_remainder(em, b, rest)
     ratio = em.fdiv(em.fsub(a, rest), b)
     ratio = em.select(adjust, em.fsub(ratio, one), ratio)
@@ -168,4 +170,4 @@ def floordiv(em: Emitter, a: Val, b: Val) -> Val:
     whole = em.select(up, em.fadd(whole, one), whole)
     plain = em.fdiv(a, b)
     whole = em.select(em.fcmp("une", ratio, zero), whole, em.copysign(zero, plain))
-    return em.select(em.fcmp("oeq", b, zero), plain, whole)
+    return em.select(by_zero, plain, whole)

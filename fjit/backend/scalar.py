@@ -21,12 +21,8 @@ from fjit.backend import casts, floats, integers
 from fjit.backend.casts import memory_type as memory_type
 from fjit.backend.casts import register_type as register_type
 from fjit.backend.emitter import Emitter, Val
+from fjit.backend.math.table import MATH
 from fjit.errors import InternalError
-
-try:
-    from fjit.backend.math.table import MATH
-except ImportError:  # being written
-    MATH = {}
 
 Emit = Callable[..., Val]  # (em, dtype, *values) -> value
 TABLE_FILE = "backend/scalar.ROWS"
@@ -72,7 +68,7 @@ def _wide(function: Callable[..., Val]) -> Emit:
 
 
 def _math(name: str) -> Emit:
-    return _wide(lambda em, *vals: MATH[name](em, *vals))
+    return _wide(MATH[name])
 
 
 E = Emitter

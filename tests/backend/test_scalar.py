@@ -1,30 +1,36 @@
 """Every elementwise primitive on every dtype: compiled, and compared with its NumPy meaning."""
 
 import ctypes
+import dataclasses
 import functools
-import itertools
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from fjit.backend import scalar
-from fjit.backend.emitter import I64, PTR, Emitter, Ty, Val
+from fjit.backend.emitter import I64, PTR, Emitter, Val
 from fjit.core import primitives
 from fjit.core.dtypes import COMPILED, NAMES
 from fjit.core.ir import Aval, Primitive
 from fjit.errors import FjitTypeError, InternalError
-from fjit.runtime import jit
+from fjit.runtime import jit, llvm
 from fjit.runtime.host import host
+from fjit.target import CPU_TARGETS, CpuTarget
 
-TRANSCENDENTAL = set(
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
-    "atanh cbrt erf erfc gammaln digamma pow atan2 hypot logaddexp logaddexp2".split()
-)
+# fmt: off
+TRANSCENDENTAL = {
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos",
+    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "cbrt", "erf", "erfc", "gammaln",
+    "digamma", "pow", "atan2", "hypot", "logaddexp", "logaddexp2",
+}
+# fmt: on
+BY_CONSTANT = ("floordiv", "mod", "fmod", "pow", "shl", "shr", "max", "add")
 DTYPES = tuple(d for d in NAMES if d in COMPILED)
 BOOL = np.dtype(bool)
-ARITY = {"select": 3}
 SIGN_OF_ZERO_OPEN = ("fmax", "fmin")
+SIGN_OF_NAN_KEPT = ("neg", "abs", "copysign", "sign", "select")
 
 
 class Case(NamedTuple):
@@ -61,17 +67,54 @@ def cases(dtype: np.dtype) -> tuple[Case, ...]:
     return tuple(found)
 
 
+@functools.cache
+def exact_cases(dtype: np.dtype) -> tuple[Case, ...]:
+    """The cases that give NumPy's bits; tests of fjit.backend.math cover the others."""
+    return tuple(c for c in cases(dtype) if dtype.kind != "f" or c.op not in TRANSCENDENTAL)
+
+
 # Running
 
 
-def load(em: Emitter, dtype: np.dtype, pointer: Val, lanes: int, size: int = 0) -> Val:
-    val = em.load(scalar.memory_type(dtype, lanes), pointer)
-    return em.trunc_int(val, scalar.register_type(dtype)) if dtype == BOOL else val
+class Machine(NamedTuple):
+    """What a module is compiled for."""
+
+    target: CpuTarget
+    lanes: int
+
+    @property
+    def hardware_half(self) -> bool:
+        return self.target.architecture == "aarch64" or "f16c" in self.target.requires
 
 
-def write_function(case: Case, lanes: int, hardware_half: bool, shared: Emitter) -> str:
-    """A loop over `n` elements, `lanes` at a time."""
-    em = Emitter(hardware_half=hardware_half)
+def usable(name: str) -> bool:
+    """Whether this processor runs what is compiled for a shipped description."""
+    mine = host()
+    return name == mine.name or set(CPU_TARGETS[name].requires) <= set(mine.requires)
+
+
+def at_level(name: str) -> CpuTarget:
+    """A shipped description with its own features and no more."""
+    row = CPU_TARGETS[name]
+    return dataclasses.replace(row, cpu=row.level)
+
+
+MACHINES = {
+    "host-1": Machine(host(), 1),
+    "host-16": Machine(host(), 16),
+    **{
+        f"{name}-{lanes}": Machine(at_level(name), lanes)
+        for name, lanes in (("avx512", 8), ("avx2", 8), ("sse", 1), ("sse", 4), ("neon", 4))
+        if usable(name)
+    },
+}
+
+
+def write_function(
+    name: str, case: Case, machine: Machine, shared: Emitter, last: int | None = None
+) -> str:
+    """A loop over `n` elements; `last` is a constant in place of the last operand."""
+    em = Emitter(hardware_half=machine.hardware_half)
     em.declares, em.helpers = shared.declares, shared.helpers
     em.stmt("br label %loop")
     em.label("loop")
@@ -80,38 +123,43 @@ def write_function(case: Case, lanes: int, hardware_half: bool, shared: Emitter)
     args = []
     for k, dtype in enumerate(case.dtypes):
         offset = em.mul(i, em.const(I64, dtype.itemsize))
-        args.append(load(em, dtype, em.gep(Val(PTR, f"%a{k}"), offset), lanes))
+        args.append(load(em, dtype, em.gep(Val(PTR, f"%a{k}"), offset), machine.lanes))
+    if last is not None:
+        args[-1] = em.const(scalar.register_type(case.dtypes[-1], 1), last)
     val = scalar.emit(em, case.op, case.dtypes, tuple(args), case.result)
-    assert val.ty == scalar.register_type(case.result, lanes)
+    assert val.ty == scalar.register_type(case.result, machine.lanes)
     if case.result == BOOL:
-        val = em.zext(val, scalar.memory_type(BOOL))
+        val = em.zext(val, scalar.memory_type(BOOL, 1))
     em.store(val, em.gep(Val(PTR, "%out"), em.mul(i, em.const(I64, case.result.itemsize))))
-    em.stmt(f"{following.ref} = add i64 %i, {lanes}")
+    em.stmt(f"{following.ref} = add i64 %i, {machine.lanes}")
     em.cond_br(em.icmp("ult", following, Val(I64, "%n")), "loop", "end")
     em.label("end")
     em.ret()
     params = [(PTR, f"a{k}") for k in range(len(case.dtypes))]
-    return em.define(case.name, [*params, (PTR, "out"), (I64, "n")], "nounwind")
+    return em.define(name, [*params, (PTR, "out"), (I64, "n")], "nounwind")
+
+
+def load(em: Emitter, dtype: np.dtype, pointer: Val, lanes: int) -> Val:
+    val = em.load(scalar.memory_type(dtype, lanes), pointer)
+    return em.trunc_int(val, scalar.register_type(dtype, 1)) if dtype == BOOL else val
+
+
+def module_text(dtype: np.dtype, machine: Machine) -> str:
+    shared = Emitter()
+    parts = [write_function(case.name, case, machine, shared) for case in exact_cases(dtype)]
+    return "\n".join([*parts, *shared.helpers.values(), *shared.declares.values()]) + "\n"
 
 
 @functools.cache
-def compiled(dtype: np.dtype, lanes: int, hardware_half: bool) -> jit.Module:
-    shared = Emitter()
-    parts = [
-        write_function(case, lanes, hardware_half, shared)
-        for case in cases(dtype)
-        if case.op not in TRANSCENDENTAL or dtype.kind != "f"
-    ]
-    text = "\n".join([*parts, *shared.helpers.values(), *shared.declares.values()]) + "\n"
-    return jit.compile_module(text, target=host(), cache=False)
+def compiled(dtype: np.dtype, machine: Machine) -> jit.Module:
+    return jit.compile_module(module_text(dtype, machine), target=machine.target, cache=False)
 
 
-def run(case: Case, lanes: int, arrays: list[np.ndarray], hardware_half: bool = True) -> Any:
-    module = compiled(case.dtypes[-1], lanes, hardware_half)
+def run(module: jit.Module, name: str, case: Case, arrays: list[np.ndarray]) -> Any:
     out = np.empty(len(arrays[0]), case.result)
     pointers = [ctypes.c_void_p(a.ctypes.data) for a in (*arrays, out)]
     kinds = [ctypes.c_void_p] * len(pointers) + [ctypes.c_int64]
-    ctypes.CFUNCTYPE(None, *kinds)(module.address(case.name))(*pointers, len(out))
+    ctypes.CFUNCTYPE(None, *kinds)(module.address(name))(*pointers, len(out))
     return out
 
 
@@ -173,34 +221,117 @@ def expected(case: Case, arrays: list[np.ndarray]) -> np.ndarray:
         return arrays[0].astype(case.result)
 
 
-def assert_same(case: Case, got: np.ndarray, want: np.ndarray, arrays: list[np.ndarray]) -> None:
+def differences(
+    case: Case, got: np.ndarray, want: np.ndarray, arrays: list[np.ndarray]
+) -> str | None:
+    """Where the bits differ, as text; NaNs are equal, whatever their payload."""
     assert want.dtype == got.dtype
     if want.dtype.kind != "f":
         wrong = got != want
     else:
         bits = np.dtype(f"u{want.dtype.itemsize}")
-        wrong = (got.view(bits) != want.view(bits)) & ~(np.isnan(got) & np.isnan(want))
+        wrong = got.view(bits) != want.view(bits)
+        if case.op not in SIGN_OF_NAN_KEPT:
+            wrong &= ~(np.isnan(got) & np.isnan(want))
         if case.op in SIGN_OF_ZERO_OPEN:
             wrong &= got != want
-    if wrong.any():
-        rows = list(zip(*[a[wrong] for a in arrays], got[wrong], want[wrong], strict=True))
-        lines = "\n".join(repr(row) for row in rows[:12])
-        raise AssertionError(f"{case.name}: {len(rows)} differ; operands, got, want:\n{lines}")
+    if not wrong.any():
+        return None
+    rows = list(zip(*[a[wrong] for a in arrays], got[wrong], want[wrong], strict=True))
+    lines = "\n".join(repr(row) for row in rows[:12])
+    return f"{case.name}: {len(rows)} differ; operands, got, want:\n{lines}"
 
 
 # Tests
 
 
-@pytest.mark.parametrize("lanes", [1, 8])
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
 @pytest.mark.parametrize("dtype", DTYPES, ids=NAMES.get)
-def test_every_primitive_gives_numpys_bits(dtype: np.dtype, lanes: int) -> None:
+def test_every_primitive_gives_numpys_bits(dtype: np.dtype, machine: Machine) -> None:
+    module = compiled(dtype, machine)
     failures = []
-    for case in cases(dtype):
-        if case.op in TRANSCENDENTAL and dtype.kind == "f":
-            continue
+    for case in exact_cases(dtype):
         arrays = inputs(case)
-        try:
-            assert_same(case, run(case, lanes, arrays), expected(case, arrays), arrays)
-        except AssertionError as error:
-            failures.append(str(error))
-    assert not failures, "\n".join(failures)
+        got = run(module, case.name, case, arrays)
+        failures.append(differences(case, got, expected(case, arrays), arrays))
+    assert not any(failures), "\n".join(filter(None, failures))
+
+
+@pytest.mark.parametrize("dtype", [d for d in DTYPES if d.kind in "iu"], ids=NAMES.get)
+def test_constant_operands_beside_vectors(dtype: np.dtype) -> None:
+    machine = MACHINES["host-16"]
+    tried = [c for c in exact_cases(dtype) if len(c.dtypes) == 2 and c.op in BY_CONSTANT]
+    functions = {
+        f"{case.op}_{k}": (case, int(number))
+        for case in tried
+        for k, number in enumerate(values(dtype))
+        if case.op != "pow" or number >= 0
+    }
+    shared = Emitter()
+    parts = [write_function(n, c, machine, shared, number) for n, (c, number) in functions.items()]
+    text = "\n".join([*parts, *shared.helpers.values(), *shared.declares.values()]) + "\n"
+    module = jit.compile_module(text, target=machine.target, cache=False)
+    a = np.concatenate([values(dtype), random_bits(dtype, 64 + -len(values(dtype)) % 64, 3)])
+    failures = []
+    for name, (case, number) in functions.items():
+        arrays = [a, np.full_like(a, number)]
+        got = run(module, name, case, arrays)
+        failures.append(differences(case, got, expected(case, arrays), arrays))
+    assert not any(failures), "\n".join(filter(None, failures))
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_negative_integer_powers_are_zero(constant: bool) -> None:
+    dtype, machine = np.dtype(np.int32), MACHINES["host-16"]
+    case, shared = Case("pow", (dtype, dtype), dtype), Emitter()
+    body = write_function("power", case, machine, shared, -3 if constant else None)
+    text = "\n".join([body, *shared.helpers.values(), *shared.declares.values()])
+    module = jit.compile_module(text, target=machine.target, cache=False)
+    a = np.arange(-8, 8, dtype=dtype)
+    assert not run(module, "power", case, [a, np.full_like(a, -3)]).any()
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=NAMES.get)
+@pytest.mark.parametrize("name", CPU_TARGETS)
+def test_no_primitive_calls_a_library(name: str, dtype: np.dtype) -> None:
+    """Conversions and divisions that a processor lacks would become calls to compiler-rt."""
+    row = at_level(name)
+    if row.architecture != host().architecture:
+        llvm.all_targets()
+    text = jit.assembly(module_text(dtype, Machine(row, 4)), row)
+    called = set(re.findall(r"^\s+(?:callq?|jmp|bl?)\s+([A-Za-z_][\w.]*)", text, re.MULTILINE))
+    allowed = set() if row.has_fma else {"fma", "fmaf"}  # the exact remainder needs them
+    assert {callee for callee in called if not callee.startswith("fjit.")} <= allowed
+
+
+def test_every_elementwise_primitive_has_a_row_for_its_dtypes() -> None:
+    lanes, names = 4, {p.name for p in elementwise()}
+    assert set(scalar.ROWS) | {"convert"} == names
+    for dtype in DTYPES:
+        for case in cases(dtype):
+            args = [Val(scalar.register_type(d, lanes), "%x") for d in case.dtypes]
+            val = scalar.emit(Emitter(), case.op, case.dtypes, tuple(args), case.result)
+            assert val.ty == scalar.register_type(case.result, lanes), case.name
+
+
+def test_scalars_stay_scalars_and_are_splatted_beside_vectors() -> None:
+    dtype = np.dtype(np.float32)
+    one, many = Val(scalar.register_type(dtype, 1), "%x"), Val(scalar.register_type(dtype, 8), "%y")
+    assert scalar.emit(Emitter(), "max", (dtype, dtype), (one, one), dtype).ty.lanes == 1
+    assert scalar.emit(Emitter(), "max", (dtype, dtype), (one, many), dtype).ty.lanes == 8
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "message"),
+    [
+        ("frobnicate", "f4", "frobnicate: no row in backend/scalar.ROWS"),
+        ("shl", "f4", "shl of float32: its row in backend/scalar.ROWS has nothing for this kind"),
+        ("exp", "i4", "exp of int32: its row in backend/scalar.ROWS has nothing for this kind"),
+        ("add", "c8", "add of complex64: its row in backend/scalar.ROWS has nothing for this kind"),
+    ],
+)
+def test_a_missing_row_names_primitive_and_table(op: str, dtype: str, message: str) -> None:
+    kind = np.dtype(dtype)
+    x = Val(scalar.register_type(np.dtype("f4"), 1), "%x")
+    with pytest.raises(InternalError, match=re.escape(message)):
+        scalar.emit(Emitter(), op, (kind, kind), (x, x), kind)
