@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 from types import CodeType, FrameType
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -78,12 +78,17 @@ class Trace:
 
     def literal(self, value: object, dtype: np.dtype) -> Literal:
         """The literal `value` of `dtype`; equal values (bitwise) share one object."""
+        quick = (dtype, type(value), value) if type(value) in (int, float) and value else None
+        if quick is not None and quick in self._literals:
+            return self._literals[quick]
         with np.errstate(all="ignore"):
-            scalar = np.asarray(value).astype(dtype)[()]
+            scalar: Any = np.asarray(value).astype(dtype)[()]
         key = (dtype, scalar.tobytes())
         known = self._literals.get(key)
         if known is None:
             known = self._literals[key] = Literal(scalar, Aval((), dtype))
+        if quick is not None:
+            self._literals[quick] = known
         return known
 
     def symbol(self, origin: Var, bound: int) -> Sym:

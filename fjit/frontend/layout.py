@@ -5,6 +5,8 @@ copy in reshape, and the K-order of results, depend on the strides it would have
 strides computed here are those NumPy gives the same expression (axes of extent 1 may differ).
 """
 
+from functools import lru_cache
+
 from fjit.core.ir import Extent, Shape
 
 Strides = tuple[int, ...]
@@ -15,6 +17,7 @@ def size(extent: Extent) -> int:
     return extent if isinstance(extent, int) else max(extent.bound, 2)
 
 
+@lru_cache(maxsize=4096)
 def c_strides(shape: Shape) -> Strides:
     """Strides of a C-contiguous array, in elements."""
     strides, step = [], 1

@@ -107,3 +107,21 @@ def test_mean_divides_like_numpy_for_large_counts(same_as_numpy):
     x = np.ones((1 << 12) + 1, "f2")
     same_as_numpy(lambda a: np.mean(a, dtype="f2"), x)
     same_as_numpy(np.mean, x)
+
+
+@pytest.mark.parametrize("dtype", ["i4", "f2", "f4", "f8"])
+def test_symbolic_extents(dtype, same_as_numpy):
+    x, rtol = array(dtype, (40,)), TOLERANCE.get(dtype, 1e-12)
+    names = [n for n in NAMES if n not in ("amin", "amax")]
+    for name in names:
+        same_as_numpy(lambda a, f=getattr(np, name): f(a[a > a[3]]), x, rtol=rtol)
+    same_as_numpy(lambda a: a[a > a[3]].mean(keepdims=True), x, rtol=rtol)
+    same_as_numpy(lambda a: (a[a > a[3]].sum() + 1) * 2, x, rtol=rtol)
+    same_as_numpy(lambda a: np.sum(a[a > a[3]], where=a[a > a[3]] > 1), x, rtol=rtol)
+    same_as_numpy(lambda a: np.var(a[a > a[3]], ddof=1), x, rtol=rtol)
+    same_as_numpy(lambda a: np.zeros_like(a[a > a[3]]) + np.ones_like(a[a > a[3]]), x)
+    same_as_numpy(lambda a: np.cumsum(a[a > a[3]]), x, rtol=10 * rtol)
+    same_as_numpy(lambda a: np.where(a[a > a[3]] > 1, a[a > a[3]], 0), x)
+    same_as_numpy(lambda a: np.sum(a[a != a]), x)
+    same_as_numpy(lambda a: np.mean(a[a != a]), x)
+    same_as_numpy(lambda a: np.max(a[a != a]), x)
