@@ -121,17 +121,38 @@ class Emitter:
 
     `lines` is public: a caller may swap in another list to emit into another block. `declares`
     maps a callee to its declaration, `helpers` a name to the text of an internal function.
+    `hardware_half` says whether the target converts between float16 and float32 itself (F16C).
     """
 
-    def __init__(self, dialect: str = "opaque", fast_flags: str = "") -> None:
+    def __init__(
+        self, dialect: str = "opaque", fast_flags: str = "", hardware_half: bool = True
+    ) -> None:
         if dialect != "opaque":
             raise ValueError(f"unknown LLVM dialect {dialect!r}; good values: 'opaque'")
         self.dialect = dialect
         self.fast_flags = fast_flags
+        self.hardware_half = hardware_half
         self.lines: list[str] = []
         self.declares: dict[str, str] = {}
         self.helpers: dict[str, str] = {}
         self._count = 0
+
+    def nested(self) -> "Emitter":
+        """Start the body of a helper; it shares declarations and helpers with this function."""
+        inner = Emitter(self.dialect, hardware_half=self.hardware_half)
+        inner.declares, inner.helpers = self.declares, self.helpers
+        return inner
+
+    def adopt(
+        self,
+        body: "Emitter",
+        name: str,
+        params: Sequence[tuple[Ty, str]],
+        attrs: str,
+        ret: Sequence[Ty],
+    ) -> None:
+        """Keep a finished body as the internal function `name` that returns a struct."""
+        self.helpers[name] = body.define(name, params, attrs, _struct_text(ret), "internal")
 
     # Text
 
@@ -171,6 +192,16 @@ class Emitter:
         """Return from the function."""
         self.stmt("ret void" if val is None else f"ret {val.ty} {val.ref}")
 
+    def ret_struct(self, *vals: Val) -> None:
+        """Return several values as one struct."""
+        ty = _struct_text([val.ty for val in vals])
+        whole = "poison"
+        for i, val in enumerate(vals):
+            name = self.fresh()
+            self.stmt(f"{name} = insertvalue {ty} {whole}, {val.ty} {val.ref}, {i}")
+            whole = name
+        self.stmt(f"ret {ty} {whole}")
+
     def function(
         self, name: str, params: Sequence[tuple[Ty, str]], attrs: str = "", ret: Ty | None = None
     ) -> str:
@@ -183,7 +214,7 @@ class Emitter:
         name: str,
         params: Sequence[tuple[Ty, str]],
         attrs: str = "",
-        ret: Ty | None = None,
+        ret: Ty | str | None = None,
         linkage: str = "",
     ) -> str:
         """Return the text of the function alone; parameter names are given without "%"."""
@@ -465,6 +496,20 @@ class Emitter:
         """Call `llvm.<name>` overloaded on the type of its result."""
         return self.call(f"llvm.{name}.{ret_ty.suffix}", ret_ty, *vals)
 
+    def call_struct(self, name: str, ret: Sequence[Ty], *vals: Val) -> tuple[Val, ...]:
+        """Call the helper `name` and take its struct apart."""
+        ty = _struct_text(ret)
+        whole = self.fresh()
+        args = ", ".join([f"{v.ty} {v.ref}" for v in vals])
+        self.stmt(f"{whole} = call {ty} @{name}({args})")
+        return tuple(self.inst(t, f"extractvalue {ty} {whole}, {i}") for i, t in enumerate(ret))
+
+    def any_(self, mask: Val) -> Val:
+        """Whether a lane of a mask is set."""
+        if mask.ty.lanes == 1:
+            return mask
+        return self.call(f"llvm.vector.reduce.or.{mask.ty.suffix}", I1, mask)
+
     # Memory
 
     def gep(self, ptr: Val, byte_offset: Val) -> Val:
@@ -531,6 +576,10 @@ class Emitter:
         if ty.lanes > 1:
             return result
         return self.inst(ty, f"extractelement {_vector_text(ty)} {result.ref}, i64 0")
+
+
+def _struct_text(types: Sequence[Ty]) -> str:
+    return "{ " + ", ".join([str(ty) for ty in types]) + " }"
 
 
 def _vector_text(ty: Ty) -> str:

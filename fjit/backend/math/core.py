@@ -1,0 +1,148 @@
+"""What the elementary functions share: polynomials, exact sums and products, bits of floats.
+
+Takes and gives values of one floating type, any number of lanes. A pair `(hi, lo)` is an
+unevaluated sum with |lo| <= ulp(hi)/2, after Dekker, "A floating-point technique for extending the
+available precision", 1971, and Knuth, TAOCP 2, 4.2.2.
+
+    two_sum(e, a, b)   ->   %s = fadd a, b ; ... ; (s, the rounding error of s)
+
+Coefficients in this package are minimax fits (Remez exchange in 250-bit arithmetic, weighted by
+the error that each function tolerates), lowest order first; each says what it approximates.
+"""
+
+import math
+from collections.abc import Sequence
+
+from fjit.backend.emitter import Emitter, Ty, Val
+
+Pair = tuple[Val, Val]
+
+MANTISSA = {32: 23, 64: 52}
+BIAS = {32: 127, 64: 1023}
+ROUNDER = {32: 1.5 * 2.0**23, 64: 1.5 * 2.0**52}  # adding it rounds to an integer in the low bits
+TINY_NORMAL = {32: 2.0**-126, 64: 2.0**-1022}
+ONE_BITS = {32: 127 << 23, 64: 1023 << 52}
+
+
+def like(e: Emitter, x: Val, number: float) -> Val:
+    """Return a constant of the type of `x`."""
+    return e.const(x.ty, number)
+
+
+def int_like(e: Emitter, x: Val, number: int) -> Val:
+    """Return an integer constant as wide as `x`, lane by lane."""
+    return e.const(x.ty.as_int, number)
+
+
+def poly(e: Emitter, x: Val, coefficients: Sequence[float]) -> Val:
+    """Evaluate a polynomial by Estrin's scheme, lowest coefficient first."""
+    terms = [like(e, x, c) for c in coefficients]
+    power = x
+    while len(terms) > 1:
+        pairs = [e.fma(hi, power, lo) for lo, hi in zip(terms[::2], terms[1::2], strict=False)]
+        terms = pairs + terms[len(pairs) * 2 :]
+        if len(terms) > 1:
+            power = e.fmul(power, power)
+    return terms[0]
+
+
+def horner(e: Emitter, x: Val, coefficients: Sequence[float]) -> Val:
+    """Evaluate a short polynomial with one multiply-add per coefficient."""
+    total = like(e, x, coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        total = e.fma(total, x, like(e, x, c))
+    return total
+
+
+def fast_two_sum(e: Emitter, a: Val, b: Val) -> Pair:
+    """a + b exactly, for |a| >= |b| or a = 0."""
+    s = e.fadd(a, b)
+    return s, e.fsub(b, e.fsub(s, a))
+
+
+def two_sum(e: Emitter, a: Val, b: Val) -> Pair:
+    """a + b exactly, in any order of size."""
+    s = e.fadd(a, b)
+    of_b = e.fsub(s, a)
+    return s, e.fadd(e.fsub(a, e.fsub(s, of_b)), e.fsub(b, of_b))
+
+
+def two_prod(e: Emitter, a: Val, b: Val) -> Pair:
+    """a * b exactly."""
+    p = e.fmul(a, b)
+    return p, e.fma(a, b, e.fneg(p))
+
+
+def pair_div(e: Emitter, num: Pair, den: Pair) -> Pair:
+    """num / den to about twice the working precision, with one division."""
+    inverse = e.fdiv(like(e, num[0], 1.0), den[0])
+    q = e.fmul(num[0], inverse)
+    rest = e.fma(e.fneg(q), den[0], num[0])
+    rest = e.fadd(rest, e.fma(e.fneg(q), den[1], num[1]))
+    return fast_two_sum(e, q, e.fmul(rest, inverse))
+
+
+def pair_sqrt(e: Emitter, h: Val, lo: Val) -> Pair:
+    """sqrt(h + lo) for h >= 0; a zero stays zero."""
+    s = e.sqrt(h)
+    rest = e.fadd(e.fma(e.fneg(s), s, h), lo)
+    correction = e.fdiv(rest, e.fadd(s, s))
+    return s, e.select(e.fcmp("ogt", s, like(e, s, 0.0)), correction, like(e, s, 0.0))
+
+
+def bits_of(e: Emitter, x: Val) -> Val:
+    """The bits of a float as an integer."""
+    return e.bitcast(x, x.ty.as_int)
+
+
+def from_bits(e: Emitter, bits: Val) -> Val:
+    """The float with these bits."""
+    return e.bitcast(bits, bits.ty.as_float)
+
+
+def round_scaled(e: Emitter, x: Val, factor: float) -> tuple[Val, Val]:
+    """Round x * factor to an integer n, small beside the mantissa: (word ending in n, n)."""
+    rounder = like(e, x, ROUNDER[x.ty.bits])
+    t = e.fma(x, like(e, x, factor), rounder)
+    return bits_of(e, t), e.fsub(t, rounder)
+
+
+def power_of_two(e: Emitter, word: Val) -> Val:
+    """2**n for a normal result, n in the low bits of `word`."""
+    bits = word.ty.bits
+    shifted = e.shl(word, e.const(word.ty, MANTISSA[bits]))
+    return from_bits(e, e.add(shifted, e.const(word.ty, ONE_BITS[bits])))
+
+
+def scale(e: Emitter, p: Val, word: Val) -> Val:
+    """p * 2**n in two steps, so that a subnormal result is rounded once from p and inf is inf."""
+    half = e.lshr(word, e.const(word.ty, 1))
+    p = e.fmul(p, power_of_two(e, half))
+    return e.fmul(p, power_of_two(e, e.sub(word, half)))
+
+
+def clamp(e: Emitter, x: Val, lo: float, hi: float) -> Val:
+    """Limit x to [lo, hi] and keep NaN."""
+    top, bottom = like(e, x, hi), like(e, x, lo)
+    x = e.select(e.fcmp("olt", top, x), top, x)
+    return e.select(e.fcmp("ogt", bottom, x), bottom, x)
+
+
+def flip_sign(e: Emitter, x: Val, sign_word: Val) -> Val:
+    """Negate x where the top bit of `sign_word` is set."""
+    top = e.const(sign_word.ty, 1 << (x.ty.bits - 1))
+    return from_bits(e, e.xor(bits_of(e, x), e.and_(sign_word, top)))
+
+
+def keep_tiny(e: Emitter, x: Val, result: Val, limit: float) -> Val:
+    """Return x itself where |x| < limit: right for f(x) = x + O(x^2) there, and keeps -0."""
+    return e.select(e.fcmp("olt", e.fabs(x), like(e, x, limit)), x, result)
+
+
+def through_f64(ty: Ty) -> bool:
+    """Whether a type is narrow enough to be computed in float64."""
+    return ty.bits < 64
+
+
+INF = math.inf
+NAN = math.nan

@@ -1,0 +1,79 @@
+"""The elementary functions by name, a row a line.
+
+Takes a name, gives the function that writes it: `MATH["exp"](e, x)` appends instructions to `e`
+and returns the value. Every function is inlined vector code over float32 or float64 of any number
+of lanes; `fast_flags` are off within it, since reassociation would undo its exact sums.
+
+    MATH["rsqrt"](e, x)   ->   %v1 = call <8 x double> @llvm.sqrt.v8f64(...) ; %v2 = fdiv ...
+
+Functions with a loop or a cold path put helpers in `e.helpers`; those marked `alwaysinline` want
+LLVM's always-inline pass, which every standard pipeline runs.
+"""
+
+from collections.abc import Callable
+
+from fjit.backend.emitter import Emitter, Val
+from fjit.backend.math import (
+    error,
+    exponential,
+    hyperbolic,
+    inverse,
+    logarithm,
+    power,
+    special,
+    trigonometric,
+)
+
+MathFunction = Callable[..., Val]  # (Emitter, Val) or (Emitter, Val, Val)
+
+
+def _strict(function: MathFunction) -> MathFunction:
+    def write(e: Emitter, *args: Val) -> Val:
+        flags, e.fast_flags = e.fast_flags, ""
+        result = function(e, *args)
+        e.fast_flags = flags
+        return result
+
+    return write
+
+
+# fmt: off
+_ROWS: dict[str, MathFunction] = {
+    "exp":        exponential.exp,
+    "exp2":       exponential.exp2,
+    "expm1":      exponential.expm1,
+    "expit":      exponential.expit,
+    "log":        logarithm.log,
+    "log2":       logarithm.log2,
+    "log10":      logarithm.log10,
+    "log1p":      logarithm.log1p,
+    "logit":      logarithm.logit,
+    "logaddexp":  logarithm.logaddexp,
+    "logaddexp2": logarithm.logaddexp2,
+    "sin":        trigonometric.sin,
+    "cos":        trigonometric.cos,
+    "tan":        trigonometric.tan,
+    "asin":       inverse.asin,
+    "acos":       inverse.acos,
+    "atan":       inverse.atan,
+    "atan2":      inverse.atan2,
+    "sinh":       hyperbolic.sinh,
+    "cosh":       hyperbolic.cosh,
+    "tanh":       hyperbolic.tanh,
+    "asinh":      hyperbolic.asinh,
+    "acosh":      hyperbolic.acosh,
+    "atanh":      hyperbolic.atanh,
+    "pow":        power.pow,
+    "cbrt":       power.cbrt,
+    "rsqrt":      power.rsqrt,
+    "hypot":      power.hypot,
+    "fmod":       power.fmod,
+    "nextafter":  power.nextafter,
+    "erf":        error.erf,
+    "erfc":       error.erfc,
+    "gammaln":    special.gammaln,
+    "digamma":    special.digamma,
+}
+# fmt: on
+
+MATH = {name: _strict(function) for name, function in _ROWS.items()}
