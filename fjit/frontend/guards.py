@@ -375,10 +375,16 @@ class Reads:
         if self.pending_error is None:
             self.pending_error = error
 
-    def guards(self) -> tuple[Guard, ...]:
-        """Return all guards in the order of reading, those of builtins last."""
+    def guards(self, inputs: bool = True) -> tuple[Guard, ...]:
+        """Return all guards in the order of reading, those of builtins last.
+
+        `inputs=False` leaves out those of captured arrays and lifted scalars, for a caller that
+        checks type, dtype and shape of all its inputs anyway.
+        """
+        skipped = set() if inputs else {entry.path for entry in self.inputs}
+        kept = (guard for path, guard in self._guards.items() if path not in skipped)
         builtins = (builtins_guard(owner, names) for owner, names in self._builtins.values())
-        return (*self._guards.values(), *builtins)
+        return (*kept, *builtins)
 
     def holds(self, function: object, arguments: Sequence[object] = ()) -> bool:
         """Check all guards; keep `guards()` and loop over it where time matters."""

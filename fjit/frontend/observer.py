@@ -12,7 +12,8 @@ original.
     class, instance of a followed module a shadow class, a view
     list, tuple, dict, set, namespace    itself, or a copy with replaced elements
     iterator                             refused: a trace would freeze what it yields
-    anything else                        itself, guarded by identity alone (`reads.opaque`)
+    anything else                        itself, guarded by identity alone (`reads.opaque`);
+                                         refused if it is the user's and holds arrays
 """
 
 from __future__ import annotations
@@ -196,6 +197,13 @@ class Observer:
             self.refuse(
                 f"{path} is an iterator ({type(value).__name__}) from outside the function, and a "
                 "trace would freeze what it yields; pass the values as arguments"
+            )
+        held = getattr(value, "__dict__", {}).values()
+        mine = self.hooks.follow(str(type(value).__module__))
+        if mine and any(isinstance(item, np.ndarray) for item in held):
+            self.refuse(
+                f"{path} is a {type(value).__qualname__} that holds arrays; a trace cannot look "
+                "into instances of such a class; pass the arrays as arguments"
             )
         if not isinstance(value, BuiltinMethodType | CodeType | np.ufunc):
             self.reads.opaque.append(path)

@@ -116,6 +116,7 @@ def test_arrays_by_type_dtype_and_shape_only():
 
     run = Run(f)
     run(Tr("x"))
+    assert len(run.reads.guards()) == 1 and run.reads.guards(inputs=False) == ()
     table[0] = 7
     assert run.holds() and run.reads.inputs[0].read(f, ()) is table
     for other, same in [
@@ -335,6 +336,9 @@ def test_opaque_objects_are_listed():
     run = Run(lambda x: x * thing.k)
     run(Tr("x"))
     assert [str(path) for path in run.reads.opaque] == ["closure cell thing"]
+    thing.w = np.ones(3)
+    with pytest.raises(MiniError, match=r"closure cell thing is a .*Thing that holds arrays"):
+        text(lambda x: x * thing.w)
 
 
 G_FOR_PATHS = SimpleNamespace(k=[1, 2])
