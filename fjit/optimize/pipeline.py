@@ -1,0 +1,64 @@
+"""The optimizer: one ordered tuple of passes, repeated until none changes the program.
+
+Takes the program as traced, gives the program to plan.
+
+    let b = mul a 1.0; c = exp b; d = neg a in (c,)
+    becomes
+    let b = exp a in (b,)
+
+Invariant: the optimized program gives the same bits; the driver is bounded, and an error names the
+pass and the rules that would not stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from fjit.core.ir import Program
+from fjit.core.show import show
+from fjit.core.verify import verify as verify_program
+from fjit.errors import InternalError
+from fjit.optimize.clean import merge_common, remove_dead
+
+Pass = Callable[[Program], Program]
+
+PASSES: Final[tuple[tuple[str, Pass], ...]] = (
+    ("remove_dead", remove_dead),
+    ("merge_common", merge_common),
+)
+MAX_ROUNDS: Final = 16
+
+
+def optimize(program: Program, *, verify: bool = False) -> Program:
+    """`program` after all passes; with `verify`, it is checked before and after each of them."""
+    return run(PASSES, program, verify=verify)
+
+
+def run(passes: tuple[tuple[str, Pass], ...], program: Program, *, verify: bool = False) -> Program:
+    """Apply `passes` in turn until a whole round changes nothing."""
+    if verify:
+        verify_program(program)
+    for _ in range(MAX_ROUNDS):
+        before = program
+        changed = ""
+        for name, apply in passes:
+            after = apply(program)
+            if after is program:
+                continue
+            program, changed = after, name
+            if verify:
+                _verified(name, program)
+        if program is before:
+            return program
+    raise InternalError(
+        f"the optimizer did not stop in {MAX_ROUNDS} rounds: {changed} still changes\n"
+        f"{show(program)}"
+    )
+
+
+def _verified(name: str, program: Program) -> None:
+    try:
+        verify_program(program)
+    except InternalError as error:
+        raise InternalError(f"after pass {name}: {error}") from error
