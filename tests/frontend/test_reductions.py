@@ -113,8 +113,8 @@ def test_mean_divides_like_numpy_for_large_counts(same_as_numpy):
 def test_symbolic_extents(dtype, same_as_numpy):
     x, rtol = array(dtype, (40,)), TOLERANCE.get(dtype, 1e-12)
     names = [n for n in NAMES if n not in ("amin", "amax")]
-    for name in names:
-        same_as_numpy(lambda a, f=getattr(np, name): f(a[a > a[3]]), x, rtol=rtol)
+    for f in (getattr(np, n) for n in names):
+        same_as_numpy(lambda a, f=f: f(a[a > a[3]]), x, rtol=rtol)
     same_as_numpy(lambda a: a[a > a[3]].mean(keepdims=True), x, rtol=rtol)
     same_as_numpy(lambda a: (a[a > a[3]].sum() + 1) * 2, x, rtol=rtol)
     same_as_numpy(lambda a: np.sum(a[a > a[3]], where=a[a > a[3]] > 1), x, rtol=rtol)
