@@ -5,7 +5,6 @@ write-backs and which array each captured input comes from. One session is curre
 """
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +15,7 @@ from fjit.core.ir import Atom, Aval, Var
 from fjit.core.trace import Trace, where
 from fjit.errors import LeakedTracerError, leaked_error
 from fjit.frontend.layout import Strides, c_strides
+from fjit.frontend.paths import Path
 
 
 @dataclass(slots=True, eq=False)
@@ -38,12 +38,12 @@ class Buffer:
 class Capture:
     """A program input that is not an argument: an array read from outside the function.
 
-    `array` is the object met while tracing. With `reread` the array is fetched anew at every call
+    `array` is the object met while tracing. With `path` the array is fetched anew at every call
     (a global, a closure cell); without it the array was made inside the function and is constant.
     """
 
     array: np.ndarray[Any, Any]
-    reread: Callable[[], np.ndarray[Any, Any]] | None
+    path: Path | None
 
 
 @dataclass(slots=True)
@@ -54,6 +54,8 @@ class Session:
     inputs: list[Buffer] = field(default_factory=list)
     captures: dict[int, Capture] = field(default_factory=dict)
     int_ranges: dict[Var, tuple[int, int]] = field(default_factory=dict)
+    constants: dict[Atom, np.ndarray[Any, Any]] = field(default_factory=dict)
+    """Arrays written as lists in the function: their contents are known while tracing."""
     _by_id: dict[int, Buffer] = field(default_factory=dict)
 
     def add_input(self, aval: Aval, strides: Strides, writeable: bool) -> Buffer:
@@ -65,7 +67,7 @@ class Session:
     def capture(
         self,
         array: np.ndarray[Any, Any],
-        reread: Callable[[], np.ndarray[Any, Any]] | None = None,
+        path: Path | None = None,
     ) -> Buffer:
         """The buffer of an array met during the trace; the same object gives the same buffer."""
         known = self._by_id.get(id(array))
@@ -74,7 +76,7 @@ class Session:
         dtype = dtypes.canonical(array.dtype, "a captured array")
         strides = element_strides(array)
         buffer = self.add_input(Aval(array.shape, dtype), strides, array.flags.writeable)
-        self.captures[len(self.inputs) - 1] = Capture(array, reread)
+        self.captures[len(self.inputs) - 1] = Capture(array, path)
         self._by_id[id(array)] = buffer
         return buffer
 

@@ -9,6 +9,7 @@ NumPy function does to traced values is registered in `UFUNCS` and `FUNCTIONS` b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -199,13 +200,25 @@ class Tracer:
     T = property(lambda self: FUNCTIONS[np.transpose](self), doc="Axes reversed, a view.")
     mT = property(lambda self: FUNCTIONS[np.matrix_transpose](self), doc="Last two axes swapped.")
     real = property(lambda self: self, doc="The array itself: complex dtypes come later.")
-    flat = property(lambda self: FUNCTIONS[np.ravel](self), doc="The elements in C order.")
     base = property(lambda self: None, doc="None; views are tracked inside the trace.")
 
     @property
     def imag(self) -> Any:
         """Zeros of the array's shape."""
         return FUNCTIONS[np.zeros_like](self)
+
+    @property
+    def flat(self) -> Any:
+        """The elements in C order: writes into it reach the array, reads are copies."""
+        extents = self.aval.shape
+        size = extents[0] if len(extents) == 1 else math.prod(
+            require_static(extent, "x.flat") for extent in extents
+        )  # fmt: skip
+        return Flat(self._trace, self.buffer, (*self.steps, views.Reshape((size,), (1,))))
+
+    @flat.setter
+    def flat(self, value: Any) -> None:
+        self.flat[...] = value
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -395,10 +408,6 @@ class Tracer:
     # fmt: on
 
     def copy(self, order: str = "C") -> Any:
-        """See ndarray.copy: in C order, where np.copy keeps the order."""
-        return FUNCTIONS[np.copy](self, order=order)
-
-    def copy(self, order: str = "C") -> Any:
         """See ndarray.copy: C order, where np.copy keeps the layout."""
         return FUNCTIONS[np.copy](self, order=order)
 
@@ -437,6 +446,16 @@ class Tracer:
     def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
         """See np.put."""
         FUNCTIONS[np.put](self, indices, values, mode=mode)
+
+
+class Flat(Tracer):
+    """`x.flat` of a traced array."""
+
+    __slots__ = ()
+
+    def __getitem__(self, index: Any) -> Any:
+        found = GETITEM[0](self, index)
+        return found if found.is_scalar else from_atom(self._trace, found.atom)
 
 
 GETITEM: Final[list[Function]] = []

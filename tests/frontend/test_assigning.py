@@ -158,6 +158,20 @@ def test_a_row_by_traced_index_is_a_view(same_as_numpy: Any) -> None:
         same_as_numpy(f, X, i)
 
 
+def test_flat(same_as_numpy: Any) -> None:
+    def f(a: Any) -> Any:
+        a.flat[3] = 50
+        a.flat[::7] = -1
+        a.flat[a.flat[:] > 40] = 0
+        piece = a.flat[2:9]
+        piece += 5
+        a[1].flat = 2
+        return piece, a.flat[4], a
+
+    for x in (X, F, S):
+        same_as_numpy(f, x)
+
+
 def test_overlap(same_as_numpy: Any) -> None:
     def f(a: Any) -> Any:
         a[1:] = a[:-1]

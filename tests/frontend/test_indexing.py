@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from fjit.frontend.tracer import FUNCTIONS
 from tests.frontend.conftest import run_traced
 
 X = np.arange(60, dtype=np.float64).reshape(3, 4, 5)
@@ -112,6 +113,20 @@ BAD_ADVANCED: dict[str, tuple[Any, ...]] = {
 def test_bad_advanced(same_as_numpy: Any, name: str) -> None:
     f, *more = BAD_ADVANCED[name]
     same_as_numpy(f, X, *more)
+
+
+def test_an_array_written_as_a_list_has_a_known_extent() -> None:
+    make = FUNCTIONS[np.array]
+
+    def f(a: Any) -> Any:
+        mask, positions = make([True, False, True]), make([2, 0, 1, 1])
+        assert a[mask].shape == (2, 4, 5)
+        return a[mask], a[positions[:0]], a[:, positions], np.repeat(a, positions, axis=1)
+
+    got, _ = run_traced(f, (X,))
+    np.testing.assert_array_equal(got[0], X[M3])
+    np.testing.assert_array_equal(got[2], X[:, [2, 0, 1, 1]])
+    np.testing.assert_array_equal(got[3], np.repeat(X, [2, 0, 1, 1], axis=1))
 
 
 def test_refusals_say_what_to_do() -> None:

@@ -52,6 +52,7 @@ PRODUCTS: dict[str, Any] = {
     "cross": lambda a, b, v, w, s: (np.cross(w, w * [1, 2, 3]), np.cross(a.T, w),
                                     np.cross(a, a[:, ::-1], axis=0), np.linalg.cross(w, w)),
     "trace": lambda a, b, v, w, s: (np.trace(a), np.trace(s, 1, 1, 2), np.linalg.trace(s)),
+    "matvec": lambda a, b, v, w, s: (np.matvec(s, v), np.vecmat(w, a), np.vecmat(w, s)),
     "operators": lambda a, b, v, w, s: (a @ b, w @ a, np.linalg.matmul(s, b)),
 }  # fmt: skip
 
@@ -128,6 +129,7 @@ def test_matrix_norms(same_as_numpy: Any, dtype: str) -> None:
     norm = np.linalg.norm
     same_as_numpy(lambda x: (norm(x), norm(x, axis=0), norm(x, axis=(0, 1))), a, **bound)
     same_as_numpy(lambda x: (norm(x, "fro"), norm(x, 1), norm(x, np.inf), norm(x, -1)), a, **bound)
+    same_as_numpy(lambda x: np.linalg.matrix_norm(x, ord=1, keepdims=True), a, **bound)
 
 
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i4"])
@@ -137,6 +139,10 @@ def test_vector_norms(same_as_numpy: Any, order: Any, dtype: str) -> None:
     bound = {"rtol": 1e-5 if dtype == "f4" else 1e-12}
     same_as_numpy(lambda x: np.linalg.norm(x, order), v, **bound)
     same_as_numpy(lambda x: np.linalg.norm(x, order, axis=1, keepdims=True), a, **bound)
+    if order is not None:
+        vector_norm = np.linalg.vector_norm
+        same_as_numpy(lambda x: vector_norm(x, ord=order), a, **bound)
+        same_as_numpy(lambda x: vector_norm(x, ord=order, axis=(1, 0), keepdims=True), a, **bound)
 
 
 BAD: dict[str, Any] = {

@@ -33,10 +33,20 @@ def as_tracer(value: Any) -> Tracer:
     if isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray):
         session = current()
         return Tracer(session.trace, session.capture(value))
-    if isinstance(value, Tracer):
+    if isinstance(value, Tracer):  # a list that holds traced values was stacked
         return value
     operand = lift(value)
     return fresh(operand.atom)
+
+
+def known(value: Any) -> Any:
+    """The contents of a list or of an array written as one in the function; None if not known."""
+    if isinstance(value, Tracer):
+        return None if value.steps else current().constants.get(value.buffer.value)
+    if isinstance(value, (list, tuple)):
+        plain = array_of(value)
+        return plain if isinstance(plain, np.ndarray) else None
+    return None
 
 
 def array(atom: Atom, strides: Strides | None = None) -> Tracer:

@@ -108,6 +108,8 @@ def _concrete(value: Any, dtype: Any, copy: bool | None, order: str) -> Any:
         atom = ops.lift(made.reshape(-1)[0]).atom
         return arrays.array(ops.broadcast_to(atom, made.shape))
     buffer = current().capture(made)
+    if not is_array:
+        current().constants[buffer.value] = made
     return arrays.array(buffer.value, buffer.strides)
 
 

@@ -139,7 +139,8 @@ def _classify(part: Any) -> Sequence[Any]:
     if isinstance(part, np.ndarray):
         part = arrays.as_tracer(part)
     if isinstance(part, Tracer):
-        return (_traced(part),)
+        contents = arrays.known(part)
+        return (_traced(part),) if contents is None else _static(contents)
     if isinstance(part, slice):
         return (part,)
     try:

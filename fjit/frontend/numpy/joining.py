@@ -214,7 +214,9 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Trace
     x = as_tracer(ary)
     axis = axis_of(axis, x.ndim)
     extent = require_static(x.static_shape[axis], "splitting")
-    if isinstance(indices_or_sections, (list, tuple, np.ndarray, range)):
+    contents = arrays.known(indices_or_sections)
+    if contents is not None or isinstance(indices_or_sections, (np.ndarray, range)):
+        indices_or_sections = indices_or_sections if contents is None else contents
         inner = [static_int(k, "a place to split at") for k in indices_or_sections]
         points = [0, *inner, extent]
     else:
@@ -238,7 +240,7 @@ def _even_points(extent: int, sections: int) -> list[int]:
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tracer]:
     """See np.split: views."""
     x = as_tracer(ary)
-    if not isinstance(indices_or_sections, (list, tuple, np.ndarray, range)):
+    if not isinstance(indices_or_sections, (Tracer, list, tuple, np.ndarray, range)):
         sections = static_int(indices_or_sections, "the number of sections")
         extent = require_static(x.static_shape[axis_of(axis, x.ndim)], "splitting")
         if sections > 0 and extent % sections:
@@ -305,8 +307,9 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Tracer:
     axis = axis_of(axis, x.ndim)
     if not isinstance(repeats, (Tracer, np.ndarray, list, tuple)):
         return _repeat_each(x, static_int(repeats, "repeats"), axis)
-    if isinstance(repeats, (list, tuple)) and not any(isinstance(r, Tracer) for r in repeats):
-        return _repeat_listed(x, [static_int(r, "repeats") for r in repeats], axis)
+    contents = arrays.known(repeats)
+    if contents is not None and contents.ndim == 1:
+        return _repeat_listed(x, [static_int(r, "repeats") for r in contents], axis)
     return _repeat_traced(x, as_tracer(repeats), axis)
 
 
@@ -467,6 +470,8 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Tracer:
 
 def known_positions(obj: Any, name: str) -> Any:
     """Static positions: an int, a slice, or a list of ints or bools."""
+    contents = arrays.known(obj)
+    obj = obj if contents is None else contents
     if isinstance(obj, Tracer):
         raise FjitTypeError(
             f"{name} at {where()} needs positions that are known while the function is traced, "

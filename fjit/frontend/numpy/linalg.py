@@ -279,6 +279,22 @@ def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1, **_: Any) ->
 UFUNCS["vecdot"] = vecdot
 
 
+def matvec(x1: Any, x2: Any, /, out: Any = None, **_: Any) -> Any:
+    """See np.matvec."""
+    column = arrays.expand_view(as_tracer(x2), (as_tracer(x2).ndim,))
+    return store(FUNCTIONS[np.squeeze](matmul(x1, column), -1), out)
+
+
+def vecmat(x1: Any, x2: Any, /, out: Any = None, **_: Any) -> Any:
+    """See np.vecmat."""
+    row = arrays.expand_view(as_tracer(x1), (as_tracer(x1).ndim - 1,))
+    return store(FUNCTIONS[np.squeeze](matmul(row, x2), -2), out)
+
+
+UFUNCS["matvec"] = matvec
+UFUNCS["vecmat"] = vecmat
+
+
 @implements(np.linalg.matmul)
 def linalg_matmul(x1: Any, x2: Any, /) -> Any:
     """See np.linalg.matmul."""
@@ -339,6 +355,29 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     if len(axes) == 2:
         return _matrix_norm(a, ord, axes, keepdims)
     raise FjitValueError(f"Improper number of dimensions to norm, at {where()}: {a.aval}.")
+
+
+@implements(np.linalg.vector_norm)
+def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+    """See np.linalg.vector_norm, over one axis or all of them."""
+    a = as_tracer(x)
+    if axis is None:
+        result = norm(ravel(a), ord)
+        return FUNCTIONS[np.reshape](result, (1,) * a.ndim) if keepdims else result
+    if isinstance(axis, (tuple, list)):
+        axes = axes_of(axis, a.ndim)
+        kept = tuple(k for k in range(a.ndim) if k not in axes)
+        rest = tuple(a.static_shape[k] for k in kept)
+        flat = reshape(arrays.transpose_view(a, (*kept, *axes)), (*rest, -1))
+        result = norm(flat, ord, -1)
+        return FUNCTIONS[np.expand_dims](result, axes) if keepdims else result
+    return norm(a, ord, axis, keepdims)
+
+
+@implements(np.linalg.matrix_norm)
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+    """See np.linalg.matrix_norm."""
+    return norm(x, ord, (-2, -1), keepdims)
 
 
 def _flat_norm(a: Tracer, keepdims: bool) -> Any:

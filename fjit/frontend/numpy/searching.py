@@ -50,24 +50,25 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Trac
 
 @implements(np.digitize)
 def digitize(x: Any, bins: Any, right: bool = False) -> Tracer:
-    """See np.digitize; bins that are traced are taken to be monotonic."""
+    """See np.digitize; bins that are not written as a list are taken to be monotonic."""
     values, edges = as_tracer(x), as_tracer(bins)
     if edges.ndim != 1:
         raise FjitValueError(f"object too deep for desired array, at {where()}: {edges.aval}")
     side = "left" if right else "right"
     rising = searchsorted(edges, values, side)
     count = require_static(edges.static_shape[0], "np.digitize")
-    if count < 2 or (not isinstance(bins, Tracer) and _rises(bins)):
+    contents = arrays.known(bins)
+    if count < 2 or (contents is not None and _rises(contents)):
         return rising
     falling = UFUNCS["subtract"](count, searchsorted(FUNCTIONS[np.flip](edges), values, side))
-    if not isinstance(bins, Tracer):
+    if contents is not None:
         return falling  # type: ignore[no-any-return]
     is_falling = UFUNCS["greater"](edges[0], edges[-1])
     return FUNCTIONS[np.where](is_falling, falling, rising)  # type: ignore[no-any-return]
 
 
-def _rises(bins: Any) -> bool:
-    steps = np.diff(np.asarray(bins))
+def _rises(bins: np.ndarray[Any, Any]) -> bool:
+    steps = np.diff(bins)
     if (steps >= 0).all():
         return True
     if (steps <= 0).all():

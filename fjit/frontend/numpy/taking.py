@@ -63,8 +63,9 @@ def take(
         x, axis = ravel(x), 0
     axis = axis_of(axis, x.ndim)
     extent = x.static_shape[axis]
-    if isinstance(extent, int) and mode == "raise" and _is_known(indices):
-        positions = checked(_known(indices), axis, extent)
+    contents = _known(indices)
+    if isinstance(extent, int) and mode == "raise" and contents is not None:
+        positions = checked(contents, axis, extent)
         spaced = progression(positions)
         if spaced is not None:
             start, size, step = spaced
@@ -79,19 +80,13 @@ def take(
     return store(_gathered(x, atom, axis), out)
 
 
-def _is_known(indices: Any) -> bool:
-    if isinstance(indices, (list, tuple)):
-        return all(_is_known(i) for i in indices)
-    return isinstance(indices, (int, np.integer)) and not isinstance(indices, bool)
-
-
-def _known(indices: Any) -> np.ndarray[Any, Any]:
-    found = np.asarray(indices)
-    if found.dtype.kind not in "iu":
-        raise FjitTypeError(
-            f"Cannot cast array data from {found.dtype!r} to dtype('int64') according to the rule "
-            f"'safe', at {where()}: positions must be integers"
-        )
+def _known(indices: Any) -> Any:
+    """Positions whose values are known while tracing, else None."""
+    if isinstance(indices, (int, np.integer)) and not isinstance(indices, bool):
+        return np.asarray(indices)
+    found = arrays.known(indices)
+    if found is not None and found.dtype.kind not in "iu":
+        return None
     return found
 
 
@@ -240,8 +235,9 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -
     if axis is None:
         x, axis = ravel(x), 0
     axis = axis_of(axis, x.ndim)
-    if isinstance(condition, (list, tuple)) and not any(isinstance(c, Tracer) for c in condition):
-        kept = np.flatnonzero(condition)
+    contents = arrays.known(condition)
+    if contents is not None and contents.ndim == 1:
+        kept = np.flatnonzero(contents)
         extent = require_static(x.static_shape[axis], "np.compress")
         picked = rearranged(x, axis, checked(kept, axis, extent))
         return store(arrays.copy(picked, "C"), out)
