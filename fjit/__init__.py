@@ -1,3 +1,13 @@
-"""fjit: plain NumPy functions, traced, fused and compiled without a change of meaning."""
+"""fjit: plain NumPy functions, traced, fused and compiled without a change of meaning.
 
-__all__: list[str] = []
+    @fjit.fuse
+    def f(x, y):
+        return np.tanh(x) * y + 1
+"""
+
+from fjit.api import barrier, fuse, make_program
+from fjit.core.tree import register_dataclass
+
+__version__ = "0.1.0"
+
+__all__ = ["__version__", "barrier", "fuse", "make_program", "register_dataclass"]

@@ -4,11 +4,26 @@ Takes nothing, gives exception classes. Invariant: the text says what was asked,
 user's file and line where one is known, and what to write instead.
 """
 
+from collections.abc import Callable
+
 from collections.abc import Iterable
 
 
 class FjitError(Exception):
     """Base class of all errors raised by fjit."""
+
+
+RECORDERS: list[Callable[[BaseException], None]] = []
+"""Called with each Refusal that is made: a trace keeps the first, so that user code cannot hide it."""
+
+
+class Refusal(FjitError):
+    """An error about the trace itself, raised again at its end even if the function caught it."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)
+        for record in RECORDERS:
+            record(self)
 
 
 class FjitTypeError(FjitError, TypeError):
@@ -31,15 +46,15 @@ class ReadOnlyError(FjitValueError):
     """A write into an argument that is marked read-only."""
 
 
-class BranchError(FjitTypeError, FjitValueError):
+class BranchError(Refusal, FjitTypeError, FjitValueError):
     """Python control flow or conversion needs the value of a traced array."""
 
 
-class LeakedTracerError(FjitError):
+class LeakedTracerError(Refusal):
     """A traced value was used after the trace that made it had ended."""
 
 
-class UnsupportedError(FjitTypeError):
+class UnsupportedError(Refusal, FjitTypeError):
     """A dtype, function or argument that fjit does not handle, with what to use instead."""
 
 

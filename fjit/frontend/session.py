@@ -5,11 +5,13 @@ write-backs and which array each captured input comes from. One session is curre
 """
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from fjit import errors
 from fjit.core import dtypes
 from fjit.core.ir import Atom, Aval, Var
 from fjit.core.trace import Trace, where
@@ -54,6 +56,7 @@ class Session:
     inputs: list[Buffer] = field(default_factory=list)
     captures: dict[int, Capture] = field(default_factory=dict)
     int_ranges: dict[Var, tuple[int, int]] = field(default_factory=dict)
+    refusal: Callable[[BaseException], None] | None = None
     constants: dict[Atom, np.ndarray[Any, Any]] = field(default_factory=dict)
     """Arrays written as lists in the function: their contents are known while tracing."""
     _by_id: dict[int, Buffer] = field(default_factory=dict)
@@ -98,6 +101,14 @@ class _Stack(threading.local):
 
 
 _stack = _Stack()
+
+
+def _record(error: BaseException) -> None:
+    if _stack.sessions and _stack.sessions[-1].refusal is not None:
+        _stack.sessions[-1].refusal(error)
+
+
+errors.RECORDERS.append(_record)
 
 
 def current() -> Session:

@@ -16,11 +16,11 @@ import numpy as np
 
 from fjit.core import dtypes
 from fjit.core.ir import Eqn, Program, Sym, Var
-from fjit.lower import demand
-from fjit.lower import index as ix
+from fjit.optimize import demand
+from fjit.optimize import index as ix
 from fjit.lower.build import I64, Memory, Writer
 from fjit.lower.collapse import collapse
-from fjit.lower.index import Axis, Holds, Indices
+from fjit.optimize.index import Axis, Holds, Indices
 from fjit.lower.nest import (
     UNIT,
     Advance,
@@ -39,7 +39,7 @@ from fjit.lower.nest import (
     Update,
     Value,
 )
-from fjit.lower.schedule import Placed, Schedule, root_reads
+from fjit.optimize.schedule import Placed, Schedule, root_reads
 
 BLOCK: Final = 1024
 CHUNK: Final = 1 << 16

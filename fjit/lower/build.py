@@ -15,9 +15,9 @@ import numpy as np
 
 from fjit.core import dtypes
 from fjit.core.ir import Atom, Literal, Sym, Var
-from fjit.lower import demand
-from fjit.lower import index as ix
-from fjit.lower.index import Axis, Guard, Holds, Index, Indices
+from fjit.optimize import demand
+from fjit.optimize import index as ix
+from fjit.optimize.index import Axis, Guard, Holds, Index, Indices
 from fjit.lower.nest import (
     UNIT,
     Buffer,

@@ -10,9 +10,9 @@ order of a floating sum follows the axes (docs/numerics.md).
 
 from __future__ import annotations
 
-from fjit.lower import index as ix
-from fjit.lower.index import Axis, Guard, Holds, Index, Indices, Inside, Lockstep
-from fjit.lower.schedule import Placed, Schedule
+from fjit.optimize import index as ix
+from fjit.optimize.index import Axis, Guard, Holds, Index, Indices, Inside, Lockstep
+from fjit.optimize.schedule import Placed, Schedule
 
 SHORT = 512
 """Reduced innermost axes shorter than this are joined with the next one, whatever the layout."""

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 
 from fjit.core import primitives as p
 from fjit.core.ir import Atom, Eqn, Literal, Program, Var
-from fjit.lower import demand
-from fjit.lower import index as ix
-from fjit.lower.index import Axis, Indices
-from fjit.lower.schedule import Refusal, Root, Schedule, root_reads, schedule
+from fjit.optimize import demand
+from fjit.optimize import index as ix
+from fjit.optimize.index import Axis, Indices
+from fjit.optimize.schedule import Refusal, Root, Schedule, root_reads, schedule
 from fjit.optimize import cost
 
 INLINE = ("elementwise", "view", "filter")

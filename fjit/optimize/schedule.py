@@ -20,9 +20,9 @@ from typing import NamedTuple
 from fjit.core import primitives as p
 from fjit.core.ir import Atom, Eqn, Shape, Sym, Var
 from fjit.frontend.layout import k_order
-from fjit.lower import demand
-from fjit.lower import index as ix
-from fjit.lower.index import ZERO, Axis, Guard, Holds, Index, Indices, Lockstep
+from fjit.optimize import demand
+from fjit.optimize import index as ix
+from fjit.optimize.index import ZERO, Axis, Guard, Holds, Index, Indices, Lockstep
 
 ROW_LIMIT = 1 << 16
 """Elements of a row that one task may walk several times when there is no other parallel work."""

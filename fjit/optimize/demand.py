@@ -16,8 +16,8 @@ from typing import NamedTuple
 from fjit.core import primitives as p
 from fjit.core.ir import Atom, Eqn, Extent, Literal, Primitive, Shape, Sym, Var
 from fjit.errors import InternalError
-from fjit.lower import index as ix
-from fjit.lower.index import ZERO, Gathered, Guard, Holds, Index, Indices, Inside, Lockstep
+from fjit.optimize import index as ix
+from fjit.optimize.index import ZERO, Gathered, Guard, Holds, Index, Indices, Inside, Lockstep
 
 
 class Read(NamedTuple):
@@ -273,7 +273,7 @@ def step(eqn: Eqn, at: Indices) -> Source:
     """One step through a view; a missing row is an InternalError."""
     rule = STEPS.get(eqn.primitive)
     if rule is None:
-        raise InternalError(f"{eqn.primitive.name}: no row in lower/demand.STEPS")
+        raise InternalError(f"{eqn.primitive.name}: no row in optimize/demand.STEPS")
     return rule(eqn, at)
 
 

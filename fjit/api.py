@@ -1,0 +1,551 @@
+"""The public transforms: fuse, explain, lower, make_program.
+
+Takes a function of arrays, gives one that traces itself on first meeting a kind of arguments and runs
+compiled kernels ever after. A kind is: the tree, dtypes, shapes and strides of the arguments, the
+static values, and what was read from outside (globals, closures), which guards watch.
+
+    f = fjit.fuse(lambda x: np.exp(x).sum())      f(x)  ==  np.exp(x).sum()
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from types import FunctionType, MethodType
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar, overload
+
+import numpy as np
+import optree
+
+from fjit.core import primitives as p
+from fjit.core import tree
+from fjit.core.interpreter import interpret
+from fjit.core.ir import Program, Var
+from fjit.core.trace import current
+from fjit.errors import FjitTypeError, FjitValueError, ReadOnlyError
+from fjit.frontend import views
+from fjit.frontend.binding import hooks
+from fjit.frontend.function import Result, Traced, input_aval, trace_function
+from fjit.frontend.guards import Guard, Reads
+from fjit.frontend.paths import Attr
+from fjit.frontend.rebind import Rebound, rebind
+from fjit.frontend.session import Session
+from fjit.frontend.tracer import Tracer, from_atom
+from fjit.lower.build import Memory
+from fjit.optimize.pipeline import optimize
+from fjit.optimize.plan import Plan, plan
+from fjit.runtime.executable import Executable, Options, clear_kernels
+from fjit.runtime.host import host
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+MAX_ENTRIES: Final = 256
+TARGETS: Final = ("auto", "cpu", "interpreter")
+FUSIONS: Final = ("auto", "max", "none")
+_STATIC: Final = (str, bytes, np.dtype, type, FunctionType, slice, Enum)
+
+
+class CacheInfo(NamedTuple):
+    """Calls answered by a known trace, calls that traced, traces, kernels compiled, seconds spent
+    on tracing and compiling, and bytes of machine code."""
+
+    hits: int
+    misses: int
+    traces: int
+    compiles: int
+    seconds: float
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the keywords of `fuse` chose."""
+
+    target: str = "auto"
+    static_argnames: tuple[str, ...] = ()
+    fusion: str | Callable[[Any], bool] = "auto"
+    threads: int | None = None
+    cache: bool = True
+    width: int = 0
+
+
+def _checked(
+    target: str,
+    static_argnames: str | Iterable[str],
+    fusion: str | Callable[[Any], bool],
+    threads: int | None,
+    cache: bool,
+) -> Choices:
+    """The options, or FjitValueError with the good values."""
+    if target not in TARGETS:
+        raise FjitValueError(f"target={target!r} is not known; good values: {', '.join(TARGETS)}")
+    if not callable(fusion) and fusion not in FUSIONS:
+        raise FjitValueError(
+            f"fusion={fusion!r} is not known; good values: {', '.join(FUSIONS)}, or a function "
+            "from a candidate to bool"
+        )
+    if threads is not None and (not isinstance(threads, int) or threads < 1):
+        raise FjitValueError(f"threads={threads!r} is not known; good values: None or an int >= 1")
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    return Choices(target, names, fusion, threads, bool(cache))
+
+
+class _Call(NamedTuple):
+    """A call taken apart: traced leaves, their key, how to rebuild the arguments."""
+
+    leaves: list[Any]
+    key: tuple[Any, ...]
+    spec: optree.PyTreeSpec
+    dynamic: tuple[bool, ...]
+    values: list[Any]
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One trace with its guards, compiled for one kind of arguments."""
+
+    traced: Traced
+    program: Program
+    plan: Plan
+    executable: Executable | None
+    guards: tuple[Guard, ...]
+    once: bool
+    memory: tuple[Memory, ...]
+
+
+class Fused:
+    """A fused function; call it like the original. Made by `fuse`."""
+
+    def __init__(self, function: Callable[..., Any], choices: Choices) -> None:
+        self.function = function
+        self.choices = choices
+        self._entries: OrderedDict[tuple[Any, ...], list[Entry]] = OrderedDict()
+        self._lock = threading.RLock()
+        self._hits = self._misses = self._traces = self._compiles = 0
+        self._seconds = 0.0
+        self._positions = _static_positions(function, choices.static_argnames)
+        functools.update_wrapper(self, function)
+
+    # ---- calling ----------------------------------------------------------------------------
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        if current() is not None:
+            return self.function(*args, **keywords)
+        call = self._take_apart(args, keywords)
+        entry, arguments = self._find(call, args, keywords)
+        return self._run(entry, arguments)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (self.function, self.choices)
+
+    def __repr__(self) -> str:
+        return f"<fused {getattr(self.function, '__qualname__', self.function)!s}>"
+
+    def _take_apart(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> _Call:
+        leaves, spec = tree.flatten((args, keywords))
+        static = self._static_leaves(args, keywords) if self._positions else None
+        dynamic: list[bool] = []
+        traced: list[Any] = []
+        parts: list[Any] = []
+        for number, leaf in enumerate(leaves):
+            if (static is not None and static[number]) or isinstance(leaf, _STATIC):
+                dynamic.append(False)
+                parts.append((type(leaf), _hashable(leaf)))
+                continue
+            dynamic.append(True)
+            traced.append(leaf)
+            parts.append(_kind(leaf))
+        return _Call(traced, (spec, tuple(parts)), spec, tuple(dynamic), leaves)
+
+    def _static_leaves(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> list[bool]:
+        flags: list[bool] = []
+        for number, value in enumerate(args):
+            count = len(tree.flatten(value)[0])
+            flags.extend([number in self._positions] * count)
+        for name in sorted(keywords):
+            count = len(tree.flatten(keywords[name])[0])
+            flags.extend([name in self.choices.static_argnames] * count)
+        return flags
+
+    def _find(
+        self, call: _Call, args: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> tuple[Entry, list[Any]]:
+        known = self._entries.get(call.key)
+        if known is not None:
+            for entry in known:
+                arguments = self._arguments(entry, call)
+                if arguments is not None:
+                    self._hits += 1
+                    return entry, arguments
+        with self._lock:
+            self._misses += 1
+            entry = self._make(call)
+            if not entry.once:
+                self._entries.setdefault(call.key, []).insert(0, entry)
+                del self._entries[call.key][8:]
+                self._entries.move_to_end(call.key)
+                while len(self._entries) > MAX_ENTRIES:
+                    self._entries.popitem(last=False)
+        arguments = self._all_arguments(entry, call)
+        return entry, arguments
+
+    def _arguments(self, entry: Entry, call: _Call) -> list[Any] | None:
+        """The program's inputs for this call, or None if the entry is not valid for it."""
+        function = self.function
+        for guard in entry.guards:
+            if not guard.holds(function, call.values):
+                return None
+        for position, low, high in entry.traced.int_ranges:
+            if not low <= call.leaves[position] <= high:
+                return None
+        arguments = self._all_arguments(entry, call)
+        for position in entry.traced.captures:
+            array = arguments[position]
+            if array.strides != entry.memory[position].strides:
+                return None
+        return arguments
+
+    def _all_arguments(self, entry: Entry, call: _Call) -> list[Any]:
+        arguments = list(call.leaves)
+        for position in range(len(arguments), len(entry.program.inputs)):
+            capture = entry.traced.captures[position]
+            if capture.path is None:
+                arguments.append(capture.array)
+            else:
+                arguments.append(capture.path.read(self.function, call.values))
+        return arguments
+
+    def _run(self, entry: Entry, arguments: list[Any]) -> Any:
+        for position, _ in entry.traced.writes:
+            if not arguments[position].flags.writeable:
+                raise ReadOnlyError("assignment destination is read-only")
+        if entry.executable is None:
+            outputs: Sequence[Any] = interpret(entry.program, *arguments)
+        else:
+            outputs = entry.executable.run(arguments)[0]
+        for position, output in entry.traced.writes:
+            np.copyto(arguments[position], outputs[output])
+        results = [_result(r, outputs, arguments) for r in entry.traced.results]
+        return tree.unflatten(entry.traced.result_tree, results)
+
+    # ---- tracing and compiling --------------------------------------------------------------
+    def _trace(self, call: _Call) -> tuple[Traced, Reads]:
+        reads = Reads()
+        holder: list[Rebound] = []
+
+        def prepare(session: Session) -> None:
+            session.refusal = reads.record_error
+            adapters = {Fused: _adapt}
+            holder.append(rebind(self.function, hooks(session, adapters), reads))
+
+        def run(traced: list[Any]) -> Any:
+            values = iter(traced)
+            leaves = [
+                next(values) if dynamic else value
+                for dynamic, value in zip(call.dynamic, call.values, strict=True)
+            ]
+            args, keywords = tree.unflatten(call.spec, leaves)
+            return holder[0](*args, **keywords)
+
+        paths = [f"#{k}" for k in range(len(call.leaves))]
+        return trace_function(run, call.leaves, paths, prepare), reads
+
+    def _make(self, call: _Call, *, compile_code: bool = True) -> Entry:
+        start = time.perf_counter()
+        traced, reads = self._trace(call)
+        self._traces += 1
+        _refuse_overlapping_writes(traced, call.leaves)
+        program = optimize(traced.program)
+        arguments = list(call.leaves)
+        for position in range(len(arguments), len(program.inputs)):
+            arguments.append(traced.captures[position].array)
+        memory = tuple(_memory(a) for a in arguments)
+        planned = _plan(program, traced, arguments, self.choices.fusion)
+        executable = None
+        if compile_code and self.choices.target != "interpreter":
+            executable = Executable(planned, memory, self._options())
+            self._compiles += executable.compiles
+        self._seconds += time.perf_counter() - start
+        return Entry(
+            traced, program, planned, executable, reads.guards(inputs=False), bool(reads.effects), memory
+        )
+
+    def _options(self) -> Options:
+        choices = self.choices
+        return Options(host(), choices.width, choices.threads, choices.cache)
+
+    # ---- looking inside ---------------------------------------------------------------------
+    def prepare(self, *args: Any, **keywords: Any) -> Entry:
+        """The compiled entry that a call with these arguments would use; runs nothing."""
+        call = self._take_apart(args, keywords)
+        return self._find(call, args, keywords)[0]
+
+    def cache_info(self) -> CacheInfo:
+        """Counts and costs so far; see CacheInfo."""
+        kernels = {
+            id(k.module): len(k.module.object_bytes)
+            for entries in self._entries.values()
+            for e in entries
+            if e.executable is not None
+            for k in e.executable.kernels
+        }
+        return CacheInfo(
+            self._hits, self._misses, self._traces, self._compiles, self._seconds,
+            sum(kernels.values()),
+        )  # fmt: skip
+
+    def cache_clear(self) -> None:
+        """Forget all traces and machine code of this function, and reset the counts."""
+        with self._lock:
+            self._entries.clear()
+            self._hits = self._misses = self._traces = self._compiles = 0
+            self._seconds = 0.0
+            clear_kernels()
+
+
+def _rebuild(function: Callable[..., Any], choices: Choices) -> Fused:
+    return Fused(function, choices)
+
+
+def _adapt(value: object, path: Any, observer: Any) -> object:
+    """A fused function met inside a trace is traced through."""
+    assert isinstance(value, Fused)
+    return observer.observe(value.function, Attr(path, "function"), value)
+
+
+def _static_positions(function: Callable[..., Any], names: tuple[str, ...]) -> frozenset[Any]:
+    if not names:
+        return frozenset()
+    parameters = inspect.signature(function).parameters
+    known = list(parameters)
+    variadic = any(q.kind is inspect.Parameter.VAR_KEYWORD for q in parameters.values())
+    for name in names:
+        if name not in known and not variadic:
+            raise FjitValueError(
+                f"static_argnames names {name!r}, which is no parameter of the function; its "
+                f"parameters are {', '.join(known)}"
+            )
+    return frozenset({k for k, name in enumerate(known) if name in names} | {*names})
+
+
+def _hashable(value: Any) -> Any:
+    try:
+        hash(value)
+    except TypeError:
+        raise FjitTypeError(
+            f"a static argument must be hashable, and {type(value).__name__} is not; pass arrays "
+            "as ordinary arguments"
+        ) from None
+    return value
+
+
+def _kind(leaf: Any) -> tuple[Any, ...]:
+    """What of an argument a trace and its machine code depend on."""
+    if type(leaf) is np.ndarray:
+        return (leaf.dtype, leaf.shape, leaf.strides, leaf.flags.writeable)
+    aval, weak = input_aval(leaf, "an argument")
+    if isinstance(leaf, np.ndarray):
+        return (leaf.dtype, leaf.shape, leaf.strides, leaf.flags.writeable, type(leaf))
+    return (weak or aval.dtype, "scalar")
+
+
+
+def _refuse_overlapping_writes(traced: Traced, leaves: list[Any]) -> None:
+    """A written argument must not overlap another one, whose later reads would miss the write."""
+    for position, _ in traced.writes:
+        if position >= len(leaves):
+            continue
+        for other, leaf in enumerate(leaves):
+            if other == position or not isinstance(leaf, np.ndarray):
+                continue
+            if np.may_share_memory(leaves[position], leaf):
+                raise FjitValueError(
+                    f"argument #{position} is written and shares memory with argument #{other}: "
+                    "pass copies, or pass the shared array once and slice it inside"
+                )
+
+
+def _memory(value: Any) -> Memory:
+    if isinstance(value, np.ndarray):
+        return Memory(value.strides, not value.dtype.isnative)
+    return Memory((), False, True)
+
+
+def _plan(
+    program: Program, traced: Traced, arguments: list[Any], fusion: str | Callable[[Any], bool]
+) -> Plan:
+    strides = {
+        var: tuple(s // a.itemsize for s in a.strides) if isinstance(a, np.ndarray) else ()
+        for var, a in zip(program.inputs, arguments, strict=True)
+    }
+    orders: dict[Var, tuple[int, ...]] = {}
+    for result in traced.results:
+        if result.output is not None:
+            atom = program.outputs[result.output]
+            if isinstance(atom, Var):
+                orders[atom] = result.order
+    for position, output in traced.writes:
+        atom = program.outputs[output]
+        array = arguments[position]
+        if isinstance(atom, Var):
+            order = sorted(range(array.ndim), key=lambda k, a=array: -abs(a.strides[k]))
+            orders.setdefault(atom, tuple(order))
+    return plan(program, strides, orders, fusion)
+
+
+def _result(result: Result, outputs: Sequence[Any], arguments: list[Any]) -> Any:
+    if result.argument is not None:
+        value = arguments[result.argument]
+        if not isinstance(value, np.ndarray):
+            return value
+        for step in result.steps:
+            value = _view(value, step)
+    elif result.output is None:
+        return result.static
+    else:
+        value = outputs[result.output]
+    if result.weak is not None:
+        return result.weak(value)
+    if result.is_scalar:
+        return value[()]
+    return value
+
+
+def _view(array: Any, step: views.Step) -> Any:
+    """A view step applied to a real array."""
+    if isinstance(step, views.Slice):
+        index = []
+        for start, size, stride in zip(step.starts, step.sizes, step.steps, strict=True):
+            stop: int | None = start + size * stride  # type: ignore[operator]
+            index.append(slice(start, None if stop < 0 else stop, stride))  # type: ignore[operator]
+        return array[tuple(index)]
+    if isinstance(step, views.Transpose):
+        return array.transpose(step.perm)
+    if isinstance(step, views.Reshape):
+        return array.reshape(step.shape)
+    if isinstance(step, views.Diagonal):
+        return array.diagonal(step.offset, step.axis1, step.axis2)
+    assert isinstance(step, views.Broadcast)
+    full = [1] * len(step.shape)
+    for extent, axis in zip(array.shape, step.axes, strict=True):
+        full[axis] = extent
+    return np.broadcast_to(array.reshape(full), step.shape)
+
+
+@overload
+def fuse(function: Callable[P, R], /) -> Callable[P, R]: ...
+@overload
+def fuse(
+    function: None = None,
+    /,
+    *,
+    target: str = "auto",
+    static_argnames: str | Iterable[str] = (),
+    fusion: str | Callable[[Any], bool] = "auto",
+    threads: int | None = None,
+    cache: bool = True,
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def fuse(
+    function: Any = None,
+    /,
+    *,
+    target: str = "auto",
+    static_argnames: str | Iterable[str] = (),
+    fusion: str | Callable[[Any], bool] = "auto",
+    threads: int | None = None,
+    cache: bool = True,
+) -> Any:
+    """Compile a function of NumPy arrays into fused kernels that return the same numbers.
+
+    Args:
+        function: A function written with plain NumPy. Arguments may be arrays, numbers and nested
+            tuples, lists, dicts and registered dataclasses of them.
+        target: "auto" or "cpu" for compiled kernels, "interpreter" for the reference.
+        static_argnames: Parameters whose values are part of the trace (modes, axes, sizes).
+        fusion: "auto" decides by cost, "max" fuses whatever is legal, "none" nothing; or a function
+            from a candidate Decision to bool.
+        threads: Most threads to use; None for the limits of OMP_NUM_THREADS and threadpoolctl.
+        cache: Whether machine code is kept on disk.
+
+    Returns:
+        A callable with the same signature, and `explain`, `lower`, `cache_info`, `cache_clear`.
+
+    Raises:
+        FjitValueError: For an option outside its good values.
+
+    >>> import numpy as np, fjit
+    >>> f = fjit.fuse(lambda x: (x * 2).sum())
+    >>> f(np.ones(3))
+    np.float64(6.0)
+    """
+    choices = _checked(target, static_argnames, fusion, threads, cache)
+    if function is None:
+        return lambda f: Fused(f, choices)
+    if not callable(function):
+        raise FjitTypeError(f"fuse takes a function, not {type(function).__name__}")
+    if isinstance(function, Fused):
+        return Fused(function.function, choices)
+    return Fused(function, choices)
+
+
+def make_program(function: Callable[..., Any]) -> Callable[..., Program]:
+    """The traced program of a function: `make_program(f)(*args)`; printing it shows its equations.
+
+    Args:
+        function: As for `fuse`.
+
+    Returns:
+        A function of the same arguments that gives the optimized `Program` before planning.
+
+    >>> import numpy as np, fjit
+    >>> print(fjit.make_program(lambda x: x + 1)(np.ones(3)))
+    { lambda a:f64[3] .
+      let b:f64[3] = add a 1.0:f64
+      in (b,) }
+    """
+    fused = function if isinstance(function, Fused) else Fused(function, Choices())
+
+    def program(*args: Any, **keywords: Any) -> Program:
+        call = fused._take_apart(args, keywords)
+        return optimize(fused._trace(call)[0].program)
+
+    return program
+
+
+def barrier(x: Any) -> Any:
+    """Nothing fuses across this value: it is computed and stored before what reads it.
+
+    Args:
+        x: An array or tree of arrays, traced or not.
+
+    Returns:
+        The same values.
+
+    >>> import numpy as np, fjit
+    >>> fjit.barrier(np.ones(2))
+    array([1., 1.])
+    """
+    leaves, spec = tree.flatten(x)
+    trace = current()
+    if trace is not None:
+        leaves = [
+            from_atom(trace, trace.emit(p.barrier, leaf.atom), leaf.element_strides)
+            if isinstance(leaf, Tracer)
+            else leaf
+            for leaf in leaves
+        ]
+    return tree.unflatten(spec, leaves)
+
+
+def with_width(function: Fused, width: int, **changes: Any) -> Fused:
+    """A copy of a fused function with a fixed number of vector lanes (for tests)."""
+    return Fused(function.function, replace(function.choices, width=width, **changes))

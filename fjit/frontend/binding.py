@@ -1,0 +1,92 @@
+"""How the tracer plugs into rebinding: which NumPy functions and builtins are replaced in a trace.
+
+Takes a session, gives the `Hooks` that let the user's code object run as written: creation functions
+make traced buffers, captured arrays become inputs by reference, sources of fresh values are refused.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import random
+import time
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+from fjit.errors import UnsupportedError
+from fjit.frontend import numpy as area
+from fjit.frontend.hooks import Hooks
+from fjit.frontend.numpy.creation import CREATION
+from fjit.frontend.paths import Path
+from fjit.frontend.session import Session
+from fjit.frontend.standins import Protocol, make_builtins, scalar_type
+from fjit.frontend.tracer import FUNCTIONS, Tracer
+
+for _module in pkgutil.iter_modules(area.__path__):
+    importlib.import_module(f"{area.__name__}.{_module.name}")
+
+_FRESH: Final = (
+    "draws or reads a new value at every call, which a trace would freeze: use fjit.random with a "
+    "key, or pass the value as an argument"
+)
+
+
+def is_traced(value: object) -> bool:
+    """Whether a value is a traced array."""
+    return isinstance(value, Tracer)
+
+
+def _select(condition: object, a: object, b: object) -> object:
+    return FUNCTIONS[np.where](condition, a, b)
+
+
+@cache
+def _builtins() -> dict[str, object]:
+    return make_builtins(Protocol(is_traced, _select))
+
+
+@cache
+def _replacements() -> dict[int, object]:
+    table: dict[int, object] = {id(f): traced for f, traced in CREATION.items()}
+    for name in ("float64", "float32", "int64", "int32", "uint8", "int8", "int16", "uint16",
+                 "uint32", "uint64", "bool_"):  # fmt: skip
+        kind = getattr(np, name)
+        table[id(kind)] = scalar_type(kind, is_traced, "__fjit_scalar__")
+    return table
+
+
+@cache
+def _refused() -> dict[int, str]:
+    table: dict[int, str] = {}
+    for name in dir(np.random):
+        value = getattr(np.random, name)
+        if callable(value) and not name.startswith("_"):
+            table[id(value)] = f"np.random.{name} {_FRESH}"
+    for module, names in ((time, ("time", "perf_counter", "monotonic", "process_time")),):
+        for name in names:
+            table[id(getattr(module, name))] = f"{module.__name__}.{name} {_FRESH}"
+    for name in ("random", "uniform", "gauss", "randint", "choice"):
+        table[id(getattr(random, name))] = f"random.{name} {_FRESH}"
+    table[id(input)] = f"input {_FRESH}"
+    return table
+
+
+def hooks(session: Session, adapters: Mapping[type, Any]) -> Hooks:
+    """The hooks for one trace."""
+
+    def lift_array(array: np.ndarray[Any, Any], path: Path) -> object:
+        buffer = session.capture(array, path)
+        return Tracer(session.trace, buffer)
+
+    return Hooks(
+        is_traced=is_traced,
+        lift_array=lift_array,
+        error=UnsupportedError,
+        replacements=_replacements(),
+        builtins=_builtins(),
+        refuse=_refused(),
+        adapters=adapters,
+    )
