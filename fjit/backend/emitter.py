@@ -19,7 +19,7 @@ written in milliseconds.
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -114,6 +114,32 @@ def _pack(layout: str, number: float) -> bytes:
         return struct.pack(layout, number)
     except OverflowError:
         return struct.pack(layout, math.copysign(math.inf, number))
+
+
+@cache
+def _binary(op: str) -> Callable[["Emitter", Val, Val], Val]:
+    def emit(self: "Emitter", a: Val, b: Val) -> Val:
+        if a.ty.lanes != b.ty.lanes:
+            a, b = self._same(a, b)
+        return self.inst(a.ty, f"{op} {a.ty} {a.ref}, {b.ref}")
+
+    return emit
+
+
+def _fp_binary(op: str) -> Callable[["Emitter", Val, Val], Val]:
+    return lambda self, a, b: _binary(self._fp(op))(self, a, b)
+
+
+def _unary(name: str) -> Callable[["Emitter", Val], Val]:
+    return lambda self, a: self.intrinsic(name, a.ty, a)
+
+
+def _conversion(op: str) -> Callable[["Emitter", Val, Ty], Val]:
+    def emit(self: "Emitter", a: Val, ty: Ty) -> Val:
+        ty = ty.with_lanes(a.ty.lanes)
+        return a if ty == a.ty else self.inst(ty, f"{op} {a.ty} {a.ref} to {ty}")
+
+    return emit
 
 
 class Emitter:
@@ -285,33 +311,14 @@ class Emitter:
 
     # Floating point
 
-    def _binary(self, op: str, a: Val, b: Val) -> Val:
-        if a.ty.lanes != b.ty.lanes:
-            a, b = self._same(a, b)
-        return self.inst(a.ty, f"{op} {a.ty} {a.ref}, {b.ref}")
-
     def _fp(self, op: str) -> str:
         return f"{op} {self.fast_flags}" if self.fast_flags else op
 
-    def fadd(self, a: Val, b: Val) -> Val:
-        """a + b."""
-        return self._binary(self._fp("fadd"), a, b)
-
-    def fsub(self, a: Val, b: Val) -> Val:
-        """a - b."""
-        return self._binary(self._fp("fsub"), a, b)
-
-    def fmul(self, a: Val, b: Val) -> Val:
-        """a * b."""
-        return self._binary(self._fp("fmul"), a, b)
-
-    def fdiv(self, a: Val, b: Val) -> Val:
-        """a / b."""
-        return self._binary(self._fp("fdiv"), a, b)
-
-    def frem(self, a: Val, b: Val) -> Val:
-        """Remainder with the sign of `a`; LLVM turns it into a library call."""
-        return self._binary(self._fp("frem"), a, b)
+    fadd = _fp_binary("fadd")  # a + b
+    fsub = _fp_binary("fsub")  # a - b
+    fmul = _fp_binary("fmul")  # a * b
+    fdiv = _fp_binary("fdiv")  # a / b
+    frem = _fp_binary("frem")  # Remainder with the sign of `a`; LLVM turns it into a library call
 
     def fneg(self, a: Val) -> Val:
         """-a, a flip of the sign bit."""
@@ -323,29 +330,12 @@ class Emitter:
         a, b, c = (self.splat(v, lanes) for v in (a, b, c))
         return self.intrinsic("fma", a.ty, a, b, c)
 
-    def fabs(self, a: Val) -> Val:
-        """|a|."""
-        return self.intrinsic("fabs", a.ty, a)
-
-    def sqrt(self, a: Val) -> Val:
-        """Correctly rounded square root."""
-        return self.intrinsic("sqrt", a.ty, a)
-
-    def floor(self, a: Val) -> Val:
-        """Round towards -inf."""
-        return self.intrinsic("floor", a.ty, a)
-
-    def ceil(self, a: Val) -> Val:
-        """Round towards +inf."""
-        return self.intrinsic("ceil", a.ty, a)
-
-    def trunc(self, a: Val) -> Val:
-        """Round towards zero."""
-        return self.intrinsic("trunc", a.ty, a)
-
-    def rint(self, a: Val) -> Val:
-        """Round to nearest, ties to even."""
-        return self.intrinsic("rint", a.ty, a)
+    fabs = _unary("fabs")  # |a|
+    sqrt = _unary("sqrt")  # Correctly rounded square root
+    floor = _unary("floor")  # Round towards -inf
+    ceil = _unary("ceil")  # Round towards +inf
+    trunc = _unary("trunc")  # Round towards zero
+    rint = _unary("rint")  # Round to nearest, ties to even
 
     def copysign(self, a: Val, b: Val) -> Val:
         """|a| with the sign of `b`."""
@@ -359,65 +349,27 @@ class Emitter:
 
     # Integers
 
-    def add(self, a: Val, b: Val) -> Val:
-        """a + b, wrapping."""
-        return self._binary("add", a, b)
-
-    def sub(self, a: Val, b: Val) -> Val:
-        """a - b, wrapping."""
-        return self._binary("sub", a, b)
-
-    def mul(self, a: Val, b: Val) -> Val:
-        """a * b, wrapping."""
-        return self._binary("mul", a, b)
-
-    def sdiv(self, a: Val, b: Val) -> Val:
-        """Signed quotient towards zero; the caller rules out zero and INT_MIN / -1."""
-        return self._binary("sdiv", a, b)
-
-    def udiv(self, a: Val, b: Val) -> Val:
-        """Unsigned quotient; the caller rules out zero."""
-        return self._binary("udiv", a, b)
-
-    def srem(self, a: Val, b: Val) -> Val:
-        """Signed remainder with the sign of `a`; the caller rules out zero and INT_MIN % -1."""
-        return self._binary("srem", a, b)
-
-    def urem(self, a: Val, b: Val) -> Val:
-        """Unsigned remainder; the caller rules out zero."""
-        return self._binary("urem", a, b)
-
-    def and_(self, a: Val, b: Val) -> Val:
-        """a & b."""
-        return self._binary("and", a, b)
-
-    def or_(self, a: Val, b: Val) -> Val:
-        """a | b."""
-        return self._binary("or", a, b)
-
-    def xor(self, a: Val, b: Val) -> Val:
-        """a ^ b."""
-        return self._binary("xor", a, b)
-
-    def shl(self, a: Val, b: Val) -> Val:
-        """a << b; the caller keeps b below the width."""
-        return self._binary("shl", a, b)
-
-    def lshr(self, a: Val, b: Val) -> Val:
-        """Unsigned a >> b; the caller keeps b below the width."""
-        return self._binary("lshr", a, b)
-
-    def ashr(self, a: Val, b: Val) -> Val:
-        """Signed a >> b; the caller keeps b below the width."""
-        return self._binary("ashr", a, b)
+    add = _binary("add")  # a + b, wrapping
+    sub = _binary("sub")  # a - b, wrapping
+    mul = _binary("mul")  # a * b, wrapping
+    sdiv = _binary("sdiv")  # Quotient towards zero; the caller rules out 0 and INT_MIN / -1
+    udiv = _binary("udiv")  # Unsigned quotient; the caller rules out zero
+    srem = _binary("srem")  # Remainder with the sign of `a`; ruled out are 0 and INT_MIN % -1
+    urem = _binary("urem")  # Unsigned remainder; the caller rules out zero
+    and_ = _binary("and")  # a & b
+    or_ = _binary("or")  # a | b
+    xor = _binary("xor")  # a ^ b
+    shl = _binary("shl")  # a << b; the caller keeps b below the width
+    lshr = _binary("lshr")  # Unsigned a >> b; the caller keeps b below the width
+    ashr = _binary("ashr")  # Signed a >> b; the caller keeps b below the width
 
     def neg(self, a: Val) -> Val:
         """-a, wrapping."""
-        return self._binary("sub", self.const(a.ty, 0), a)
+        return self.sub(self.const(a.ty, 0), a)
 
     def not_(self, a: Val) -> Val:
         """~a."""
-        return self._binary("xor", a, self.const(a.ty, -1))
+        return self.xor(a, self.const(a.ty, -1))
 
     def icmp(self, pred: str, a: Val, b: Val) -> Val:
         """Compare integers; `pred` as in LLVM: eq, slt, uge, ..."""
@@ -432,45 +384,15 @@ class Emitter:
 
     # Conversions; the lanes are those of the operand
 
-    def _convert(self, op: str, a: Val, ty: Ty) -> Val:
-        ty = ty.with_lanes(a.ty.lanes)
-        return a if ty == a.ty else self.inst(ty, f"{op} {a.ty} {a.ref} to {ty}")
-
-    def zext(self, a: Val, ty: Ty) -> Val:
-        """Widen an unsigned integer."""
-        return self._convert("zext", a, ty)
-
-    def sext(self, a: Val, ty: Ty) -> Val:
-        """Widen a signed integer."""
-        return self._convert("sext", a, ty)
-
-    def trunc_int(self, a: Val, ty: Ty) -> Val:
-        """Keep the low bits."""
-        return self._convert("trunc", a, ty)
-
-    def sitofp(self, a: Val, ty: Ty) -> Val:
-        """Signed integer to float."""
-        return self._convert("sitofp", a, ty)
-
-    def uitofp(self, a: Val, ty: Ty) -> Val:
-        """Unsigned integer to float."""
-        return self._convert("uitofp", a, ty)
-
-    def fptosi(self, a: Val, ty: Ty) -> Val:
-        """Float to signed integer; poison out of range."""
-        return self._convert("fptosi", a, ty)
-
-    def fptoui(self, a: Val, ty: Ty) -> Val:
-        """Float to unsigned integer; poison out of range."""
-        return self._convert("fptoui", a, ty)
-
-    def fpext(self, a: Val, ty: Ty) -> Val:
-        """Widen a float."""
-        return self._convert("fpext", a, ty)
-
-    def fptrunc(self, a: Val, ty: Ty) -> Val:
-        """Narrow a float, rounding once."""
-        return self._convert("fptrunc", a, ty)
+    zext = _conversion("zext")  # Widen an unsigned integer
+    sext = _conversion("sext")  # Widen a signed integer
+    trunc_int = _conversion("trunc")  # Keep the low bits
+    sitofp = _conversion("sitofp")  # Signed integer to float
+    uitofp = _conversion("uitofp")  # Unsigned integer to float
+    fptosi = _conversion("fptosi")  # Float to signed integer; poison out of range
+    fptoui = _conversion("fptoui")  # Float to unsigned integer; poison out of range
+    fpext = _conversion("fpext")  # Widen a float
+    fptrunc = _conversion("fptrunc")  # Narrow a float, rounding once
 
     def bitcast(self, a: Val, ty: Ty) -> Val:
         """The same bits as another type; `ty` is the whole type, lanes included."""
