@@ -151,6 +151,10 @@ ROWS: dict[str, Row] = {
 # fmt: on
 
 
+FAST = ("add", "sub", "mul", "div", "sqrt")
+"""The only primitives that fastmath flags change: isnan and casts go on seeing NaN under `nnan`."""
+
+
 def emit(
     em: Emitter, op: str, dtypes: tuple[np.dtype, ...], args: tuple[Val, ...], result: np.dtype
 ) -> Val:
@@ -161,9 +165,14 @@ def emit(
     """
     lanes = max([arg.ty.lanes for arg in args])
     vals = [em.splat(arg, lanes) for arg in args] if lanes > 1 else list(args)
+    flags = em.fast_flags
+    em.fast_flags = flags if op in FAST else ""
     if op == "convert":
-        return casts.convert(em, dtypes[0], vals[0], result)
-    return _function(op, dtypes[-1])(em, dtypes[-1], *vals)
+        value = casts.convert(em, dtypes[0], vals[0], result)
+    else:
+        value = _function(op, dtypes[-1])(em, dtypes[-1], *vals)
+    em.fast_flags = flags
+    return value
 
 
 def _function(op: str, dtype: np.dtype[Any]) -> Emit:

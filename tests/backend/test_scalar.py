@@ -28,7 +28,7 @@ TRANSCENDENTAL = {
 # fmt: on
 BY_CONSTANT = ("floordiv", "mod", "fmod", "pow", "shl", "shr", "max", "add")
 DTYPES = tuple(d for d in NAMES if d in COMPILED)
-BOOL = np.dtype(bool)
+BOOL, HALF = np.dtype(bool), np.dtype(np.float16)
 SIGN_OF_ZERO_OPEN = ("fmax", "fmin")
 SIGN_OF_NAN_KEPT = ("neg", "abs", "copysign", "sign", "select")
 
@@ -184,6 +184,10 @@ def values(dtype: np.dtype) -> np.ndarray:
     edges += [np.nextafter(e, dtype.type(s)) for e in edges for s in (0, np.inf)]
     small = [0, 0.1, 0.5, 1, 1.5, 2, 2.5, 3, 7.25, 255.5, 300, 1e3, info.smallest_subnormal]
     small += [info.tiny, info.max, np.inf, np.nan, info.eps, 1 + info.eps, info.tiny * 0.75]
+    if dtype.itemsize == 8:  # between two float16 or float32, and a little beside the middle
+        for middle in (1 + 2.0**-11, 1 + 3 * 2.0**-11, 65520.0, 1.5 * 2.0**-24, 2.0**-25):
+            small += [middle, middle * (1 + 2.0**-40), middle * (1 - 2.0**-40)]
+        small += [1 + 2.0**-24, 1 + 2.0**-24 + 2.0**-50, 2.0**-150 * 1.5]
     numbers = np.array([*small, *edges], dtype)
     return np.concatenate([numbers, -numbers])
 
@@ -201,6 +205,8 @@ def random_bits(dtype: np.dtype, count: int, seed: int) -> np.ndarray:
 
 def inputs(case: Case) -> list[np.ndarray]:
     """All combinations of special values, then random bits; a multiple of 64 elements."""
+    if (every := exhaustive(case)) is not None:
+        return every
     grids = np.meshgrid(*[values(d) for d in case.dtypes], indexing="ij")
     count = -grids[0].size % 64 + 2048
     arrays = []
@@ -210,6 +216,24 @@ def inputs(case: Case) -> list[np.ndarray]:
         arrays[1] = np.abs(arrays[1]) if case.dtypes[0].kind == "u" else arrays[1] & 0x7F
         arrays[1][arrays[1] < 0] = 0
     return arrays
+
+
+def exhaustive(case: Case) -> list[np.ndarray] | None:
+    """All operands where they are few, and for rounding to float16 all places where it turns."""
+    dtype = case.dtypes[-1]
+    if dtype.itemsize == 1 and dtype != BOOL and len(case.dtypes) == 2 and case.op != "pow":
+        every = np.arange(256, dtype=np.uint8).view(dtype)
+        return [np.repeat(every, 256), np.tile(every, 256)]
+    halves = np.arange(65536, dtype=np.uint16).view(np.float16)
+    if dtype == HALF and len(case.dtypes) == 1:
+        return [halves]
+    if case.op == "convert" and case.result == HALF and dtype.kind == "f":
+        with np.errstate(all="ignore"):
+            low = halves.astype(dtype)
+            middle = (low + np.nextafter(halves, HALF.type(np.inf)).astype(dtype)) / 2
+            beside = [np.nextafter(middle, dtype.type(s)) for s in (-np.inf, np.inf)]
+            return [np.concatenate([low, middle, *beside, random_bits(dtype, 65536, 0)])]
+    return None
 
 
 def expected(case: Case, arrays: list[np.ndarray]) -> np.ndarray:
@@ -280,6 +304,27 @@ def test_constant_operands_beside_vectors(dtype: np.dtype) -> None:
     assert not any(failures), "\n".join(filter(None, failures))
 
 
+@pytest.mark.parametrize("dtype", [d for d in DTYPES if d.kind == "f"], ids=NAMES.get)
+def test_conversions_of_constants(dtype: np.dtype) -> None:
+    """LLVM folds these itself, and would show it if one of them were poison."""
+    source = values(dtype)
+    em, targets = Emitter(), [d for d in DTYPES if d.kind in "biu"]
+    for k, target in enumerate(targets):
+        for i, number in enumerate(source):
+            x = em.const(scalar.register_type(dtype, 1), float(number))
+            val = scalar.emit(em, "convert", (dtype,), (x,), target)
+            val = em.zext(val, I64) if target.kind in "bu" else em.sext(val, I64)
+            em.store(val, em.gep(Val(PTR, "%out"), em.const(I64, 8 * (len(source) * k + i))))
+    em.ret()
+    text = em.function("fold", [(PTR, "out")])
+    module = jit.compile_module(text, target=host(), cache=False)
+    out = np.zeros((len(targets), len(source)), np.int64)
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(module.address("fold"))(out.ctypes.data)
+    for target, row in zip(targets, out, strict=True):
+        case = Case("convert", (dtype,), target)
+        assert not differences(case, row.astype(target), expected(case, [source]), [source])
+
+
 @pytest.mark.parametrize("constant", [False, True])
 def test_negative_integer_powers_are_zero(constant: bool) -> None:
     dtype, machine = np.dtype(np.int32), MACHINES["host-16"]
@@ -335,3 +380,16 @@ def test_a_missing_row_names_primitive_and_table(op: str, dtype: str, message: s
     x = Val(scalar.register_type(np.dtype("f4"), 1), "%x")
     with pytest.raises(InternalError, match=re.escape(message)):
         scalar.emit(Emitter(), op, (kind, kind), (x, x), kind)
+
+
+def test_fast_flags_reach_arithmetic_only() -> None:
+    dtype = np.dtype(np.float32)
+    x = Val(scalar.register_type(dtype, 8), "%x")
+    em = Emitter(fast_flags="nnan")
+    scalar.emit(em, "add", (dtype, dtype), (x, x), dtype)
+    assert "fadd nnan" in em.lines[-1]
+    for op in ("isnan", "max", "eq", "convert"):
+        arity = 1 if op in ("isnan", "convert") else 2
+        scalar.emit(em, op, (dtype,) * arity, (x,) * arity, np.dtype(np.int32))
+    assert sum("nnan" in line for line in em.lines) == 1
+    assert em.fast_flags == "nnan"
