@@ -2,7 +2,7 @@
 
 Takes v (or v + v_lo), gives n ln 2 + log(1 + f), v = 2**n (1 + f), sqrt(1/2) <= 1 + f < sqrt(2).
 log(1 + f) = f - f^2/2 + f^3 P(f) needs no division; n ln 2 + f is summed exactly, and a low part
-enters as v_lo 2**-n / (1 + f). Errors are below 0.7 units in the last place, logaddexp aside:
+enters as v_lo 2**-n / (1 + f). Errors are below 0.9 units in the last place, logaddexp aside:
 where its result crosses zero the bound is relative to the larger argument.
 
     log(x)  ->  f = m(x) - 1 ; u, v = n*hi + f ; u + (v + (f*f*(f*P - 0.5) + n*lo))
@@ -74,11 +74,10 @@ LN2_PAIR = (0.6931471805599453, 2.3190468138462996e-17)
 
 
 class Reduced(NamedTuple):
-    """v = 2**n (1 + f): `rest` is log(1 + f) - f, `inverse_power` 2**(1-n)."""
+    """v = 2**n (1 + f); `inverse_power` is 2**(1-n)."""
 
     n: Val
     f: Val
-    rest: Val
     inverse_power: Val
 
 
@@ -97,30 +96,37 @@ def reduce_log(e: Emitter, v: Val) -> Reduced:
     field = e.and_(index, int_like(e, v, -1 << MANTISSA[bits]))
     one, step = int_like(e, v, ONE_BITS[bits]), 1 << MANTISSA[bits]
     f = e.fsub(from_bits(e, e.add(e.sub(raw, field), one)), like(e, v, 1.0))
-    half_square = e.fmul(e.fmul(f, f), like(e, v, -0.5))
-    rest = e.fma(e.fmul(half_square, f), poly(e, f, LOG[bits]), half_square)
     inverse_power = from_bits(e, e.sub(int_like(e, v, 2 * ONE_BITS[bits] + step), field))
-    return Reduced(n, f, rest, inverse_power)
+    return Reduced(n, f, inverse_power)
+
+
+def log1p_tail(e: Emitter, f: Val, wide: bool) -> Pair:
+    """log(1 + f) as f plus a rest, or, if `wide`, as a head that takes in -f^2/2, and a rest."""
+    square, square_lo = two_prod(e, f, f)
+    half_square = e.fmul(square, like(e, f, -0.5))
+    head, rest = fast_two_sum(e, f, half_square) if wide else (f, half_square)
+    if wide:
+        rest = e.fma(square_lo, like(e, f, -0.5), rest)
+    return head, e.fma(e.fmul(half_square, f), poly(e, f, LOG[f.ty.bits]), rest)
 
 
 def log_pair(e: Emitter, v: Val, v_lo: Val | None, base: Base) -> Pair:
     """log_b(v + v_lo) in two parts (not normalised), for 0 < v < inf and |v_lo| <= ulp(v)."""
-    n, f, rest, inverse_power = reduce_log(e, v)
+    n, f, inverse_power = reduce_log(e, v)
+    head, rest = log1p_tail(e, f, wide=base.factor != 1.0)
     if v_lo is not None:  # 1/(1 + f) to one part in a hundred, exactly 1 at f = 0
         slope = e.fma(f, e.fsub(like(e, v, 1.121), f), like(e, v, -1.0))
         f_lo = e.fmul(v_lo, e.fmul(inverse_power, like(e, v, 0.5)))
         rest = e.fadd(f_lo, e.fma(e.fmul(f_lo, f), slope, rest))
-    lo = rest
     if base.factor != 1.0:
         factor = like(e, v, base.factor)
-        lo = e.fmul(rest, factor)
-        lo = e.fma(f, like(e, v, base.factor_lo), lo)
-        f, f_lo = two_prod(e, f, factor)
-        lo = e.fadd(lo, f_lo)
-    u, u_lo = fast_two_sum(e, e.fmul(n, like(e, v, base.two)), f)
+        rest = e.fma(head, like(e, v, base.factor_lo), e.fmul(rest, factor))
+        head, head_lo = two_prod(e, head, factor)
+        rest = e.fadd(rest, head_lo)
+    u, u_lo = fast_two_sum(e, e.fmul(n, like(e, v, base.two)), head)
     if base.two_lo:
-        lo = e.fma(n, like(e, v, base.two_lo), lo)
-    return u, e.fadd(u_lo, lo)
+        rest = e.fma(n, like(e, v, base.two_lo), rest)
+    return u, e.fadd(u_lo, rest)
 
 
 def log_special(e: Emitter, x: Val, result: Val, pole: float = 0.0) -> Val:

@@ -4,8 +4,8 @@ Takes x, gives x = q pi/2 + r + r_lo. Up to |x| = LIMIT three parts of pi/2 are 
 Waite) such that the second product is exact. Beyond it a cold helper multiplies by 192 bits of 2/pi
 (Payne and Hanek, "Radian reduction for trigonometric functions", 1983); float32 goes through the
 float64 reduction first. A call reaches it only when a lane needs it; the helper around both is
-`alwaysinline`, so that the common path stays in registers. Errors are below 0.8 units in the last
-place, over all finite x.
+`alwaysinline`, so that the common path stays in registers. Errors, over all finite x, are below 0.8
+units in the last place for sin and cos, 1 for tan.
 
     sin(x)  ->  q, r = reduce(x) ; s = sin_kernel(r) ; c = cos_kernel(r) ; +-(q & 1 ? c : s)
 """
