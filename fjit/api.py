@@ -417,6 +417,8 @@ def _result(result: Result, outputs: Sequence[Any], arguments: list[Any]) -> Any
         return result.weak(value)
     if result.is_scalar:
         return value[()]
+    if result.swapped and result.argument is None:
+        return value.astype(value.dtype.newbyteorder())
     return value
 
 

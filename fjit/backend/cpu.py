@@ -35,11 +35,12 @@ def lanes_for(nest: n.Nest, target: CpuTarget, width: int = 0) -> int:
 def emit(nest: n.Nest, target: CpuTarget, width: int = 0) -> str:
     """LLVM IR of a kernel's phases, named phase0, phase1, ..."""
     lanes = lanes_for(nest, target, width)
+    half = "f16c" in target.requires or target.architecture == "aarch64"
     parts: list[str] = []
     helpers: dict[str, str] = {}
     declares: dict[str, str] = {}
     for number, phase in enumerate(nest.phases):
-        writer = _Phase(nest, lanes)
+        writer = _Phase(nest, lanes, half)
         writer.run(phase.loop)
         parts.append(writer.em.define(f"phase{number}", SIGNATURE, "nounwind"))
         helpers.update(writer.em.helpers)
@@ -50,10 +51,10 @@ def emit(nest: n.Nest, target: CpuTarget, width: int = 0) -> str:
 class _Phase:
     """Emits one phase."""
 
-    def __init__(self, nest: n.Nest, lanes: int) -> None:
+    def __init__(self, nest: n.Nest, lanes: int, hardware_half: bool) -> None:
         self.nest = nest
         self.lanes = lanes
-        self.em = Emitter()
+        self.em = Emitter(hardware_half=hardware_half)
         self.entry: list[str] = []
         self.values: dict[int, Val] = {}
         self.axes: dict[str, Val] = {}
@@ -586,7 +587,7 @@ def _plus(em: Emitter, a: Val | None, b: Val) -> Val:
 
 
 def _raw(ty: Ty, swapped: bool) -> Ty:
-    return ty.as_int() if swapped and ty.kind == "f" else ty
+    return ty.as_int if swapped and ty.kind == "f" else ty
 
 
 def _ones(em: Emitter, ty: Ty) -> Val:

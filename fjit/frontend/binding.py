@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from fjit.errors import UnsupportedError
+from fjit.frontend import byteorder
 from fjit.frontend import numpy as area
 from fjit.frontend.hooks import Hooks
 from fjit.frontend.numpy.creation import CREATION
@@ -27,6 +28,8 @@ from fjit.frontend.tracer import FUNCTIONS, Tracer
 
 for _module in pkgutil.iter_modules(area.__path__):
     importlib.import_module(f"{area.__name__}.{_module.name}")
+
+byteorder.install()
 
 _FRESH: Final = (
     "draws or reads a new value at every call, which a trace would freeze: use fjit.random with a "

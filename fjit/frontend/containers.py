@@ -150,11 +150,13 @@ class Containers:
                 self._settle_change(handed, now)
 
     def _settle_change(self, handed: _Handed, now: Contents) -> None:
-        """Write a change back, or refuse one that would let a traced value escape."""
+        """Write a change back; a traced value that escapes so raises an error when it is used.
+
+        If the function failed, what it left of traced values is taken out again.
+        """
         values = now.values() if isinstance(now, dict) else now
-        if any(map(self.observer.holds_traced, values)):
+        if self.observer.failed and any(map(self.observer.holds_traced, values)):
             _replace(handed.given, handed.contents)
-            self.observer.leak(handed.path)
             return
         original = self.observer.outside
         if isinstance(now, dict):

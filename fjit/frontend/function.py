@@ -38,6 +38,7 @@ class Result:
     output: int | None = None
     order: tuple[int, ...] = ()
     is_scalar: bool = False
+    swapped: bool = False
     weak: type | None = None
     argument: int | None = None
     steps: tuple[views.Step, ...] = ()
@@ -89,6 +90,7 @@ def make_argument(session: Session, value: Any, what: str) -> Tracer:
     strides = element_strides(value) if is_array else ()
     buffer = session.add_input(aval, strides, value.flags.writeable if is_array else False)
     if is_array:
+        buffer.swapped = not value.dtype.isnative
         session.register_argument(value, buffer)
     return Tracer(session.trace, buffer, weak=weak, is_scalar=not is_array)
 
@@ -101,13 +103,13 @@ def trace_function(
 ) -> Traced:
     """Trace `call`, which is given one traced value per leaf of the arguments.
 
-    `names` describe the leaves in error messages. `prepare` sees the session first (rebinding of
-    globals hooks in there).
+    `names` describe the leaves in error messages. `prepare` sees the session when the arguments
+    are its inputs (rebinding, which adds captured arrays, hooks in there).
     """
     with open_trace() as trace, open_session(trace) as session:
-        prepare(session)
         pairs = zip(leaves, names, strict=True)
         arguments = [make_argument(session, leaf, f"argument {name}") for leaf, name in pairs]
+        prepare(session)
         return _finish(trace, session, call(list(arguments)))
 
 
@@ -149,4 +151,10 @@ def _traced_result(leaf: Tracer, outputs: list[Atom]) -> Result:
     atom = leaf.atom
     order = axis_order(leaf.element_strides)
     outputs.append(atom)
-    return Result(len(outputs) - 1, order, leaf.is_scalar and not atom.aval.shape, leaf.weak)
+    return Result(
+        len(outputs) - 1,
+        order,
+        leaf.is_scalar and not atom.aval.shape,
+        leaf.buffer.swapped,
+        leaf.weak,
+    )

@@ -74,6 +74,7 @@ class Observes(Protocol):
 
     hooks: Hooks
     reads: Reads
+    failed: bool
 
     def observe(self, value: object, path: Path, held: object = MISSING) -> object:
         """Record that a value was read and return what the function gets to see."""

@@ -52,6 +52,7 @@ class Observer:
         """Start with nothing met."""
         self.hooks = hooks
         self.reads = reads
+        self.failed = False
         self.containers = Containers(self)
         self.shadows = Shadows(self)
         self.memo: dict[int, tuple[object, object, Path]] = {}

@@ -72,6 +72,7 @@ class Rebound:
             result = self.function(*args, **keywords)
         except BaseException as error:
             pending = self.reads.pending_error
+            self.observer.failed = True
             self.observer.settle()
             if isinstance(error, Exception) and pending not in (None, error):
                 raise pending from error

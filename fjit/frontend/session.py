@@ -25,7 +25,8 @@ class Buffer:
     """Memory that traced arrays share: its present value, its strides, and who owns it.
 
     `argument` is the position among the program's inputs for an argument or a captured array;
-    `version` grows with every write; strides count elements.
+    `version` grows with every write; strides count elements; `swapped` marks an array that NumPy
+    would keep in foreign byte order.
     """
 
     value: Atom
@@ -34,6 +35,7 @@ class Buffer:
     argument: int | None = None
     version: int = 0
     made_at: str = ""
+    swapped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class Session:
         dtype = dtypes.canonical(array.dtype, "a captured array")
         strides = element_strides(array)
         buffer = self.add_input(Aval(array.shape, dtype), strides, array.flags.writeable)
+        buffer.swapped = not array.dtype.isnative
         self.captures[len(self.inputs) - 1] = Capture(array, path)
         self._by_id[id(array)] = buffer
         return buffer

@@ -20,14 +20,17 @@ from fjit.core.show import show
 from fjit.core.verify import verify as verify_program
 from fjit.errors import InternalError
 from fjit.optimize.clean import merge_common, remove_dead
+from fjit.optimize.simplify import applicable, simplify
 
 Pass = Callable[[Program], Program]
 
 PASSES: Final[tuple[tuple[str, Pass], ...]] = (
     ("remove_dead", remove_dead),
+    ("simplify", simplify),
     ("merge_common", merge_common),
 )
 MAX_ROUNDS: Final = 16
+"""Rounds beside one per equation: a merge may be what the next simplification waits for."""
 
 
 def optimize(program: Program, *, verify: bool = False) -> Program:
@@ -39,7 +42,8 @@ def run(passes: tuple[tuple[str, Pass], ...], program: Program, *, verify: bool 
     """Apply `passes` in turn until a whole round changes nothing."""
     if verify:
         verify_program(program)
-    for _ in range(MAX_ROUNDS):
+    rounds = MAX_ROUNDS + len(program.eqns)
+    for _ in range(rounds):
         before = program
         changed = ""
         for name, apply in passes:
@@ -51,9 +55,10 @@ def run(passes: tuple[tuple[str, Pass], ...], program: Program, *, verify: bool 
                 _verified(name, program)
         if program is before:
             return program
+    rules = ", ".join(applicable(program)) or "none of the rules of simplify"
     raise InternalError(
-        f"the optimizer did not stop in {MAX_ROUNDS} rounds: {changed} still changes\n"
-        f"{show(program)}"
+        f"the optimizer did not stop in {rounds} rounds: {changed} still changes the program "
+        f"({rules} would apply)\n{show(program)}"
     )
 
 

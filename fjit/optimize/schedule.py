@@ -206,7 +206,9 @@ def schedule(env: demand.Env, roots: tuple[Root, ...], strides: Strides) -> Sche
     space = _Space(env)
     drafts = [_Draft(root, space) for root in roots]
     results = {d.root.var: d for d in drafts if d.root.eqn is not None}
-    primary = max(drafts, key=lambda d: (_volume(d.at), d.root.kind == "reduction"))
+    primary = max(
+        drafts, key=lambda d: (len(_axes(d.at)), _volume(d.at), d.root.kind == "reduction")
+    )
     primary.done = True
     domain = _axes(primary.at)
     refusal = _unify(env, drafts, results, primary, domain)
