@@ -13,12 +13,11 @@ extent is the whole of it (the type rule of slice), so it is equal to every othe
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from typing import Final
 
 from fjit.core import primitives as p
 from fjit.core.ir import Atom, Eqn, Extent
-from fjit.optimize.rewrite import Draft, Rewriter, replaced
+from fjit.optimize.rewrite import Draft, Rewriter, Run, replaced
 from fjit.optimize.viewing import ints, shape_of
 
 Result = Atom | Draft | None
@@ -77,25 +76,21 @@ def write_again(rw: Rewriter, eqn: Eqn) -> Result:
 
 
 def join_updates(rw: Rewriter, eqn: Eqn) -> Result:
-    """Updates along one axis that cover the whole base are a concatenate of their values.
-
-    `rw.covered` holds, for the last of a run of updates, the axis and the extents written so far:
-    the run is looked at only when they could cover the axis.
-    """
+    """Updates along one axis that cover the whole base are a concatenate of their values."""
     base, value = eqn.inputs
     axis = _axis_of(eqn)
     if axis is None:
         return None
-    extent, size = base.aval.shape[axis], value.aval.shape[axis]
-    assert isinstance(extent, int) and isinstance(size, int)
-    known = rw.covered.get(base)
-    covered = size + (known[1] if known is not None and known[0] == axis else 0)
-    if covered >= extent:
-        covered = 0
-        pieces = _pieces(rw, eqn, axis, extent)
-        if pieces:
-            return Draft(p.concat, pieces, {"axis": axis})
-    rw.covered[eqn.output] = (axis, covered)
+    start, size, _ = _written(eqn)[axis]
+    extent = base.aval.shape[axis]
+    assert isinstance(size, int)
+    run = rw.runs.pop(base, None)
+    if run is None or run.axis != axis or not run.write(start, size, value):
+        run = Run(axis)
+        run.write(start, size, value)
+    if run.covered == extent:
+        return Draft(p.concat, run.values(), {"axis": axis})
+    rw.runs[eqn.output] = run
     return None
 
 
@@ -112,32 +107,6 @@ def _axis_of(eqn: Eqn) -> int | None:
             return None
         found = axis
     return found
-
-
-def _pieces(rw: Rewriter, eqn: Eqn, axis: int, extent: int) -> tuple[Atom, ...]:
-    """The values that cover `axis`, in order; () if some overlap or part of it is not written."""
-    starts: list[int] = []
-    pieces: list[tuple[int, Atom]] = []  # stop and value, beside `starts`
-    missing = extent
-    node: Eqn | None = eqn
-    while node is not None and _axis_of(node) == axis:
-        base, value = node.inputs
-        start, size, _ = _written(node)[axis]
-        assert isinstance(size, int)
-        at = bisect_left(starts, start + 1)
-        is_hidden = at > 0 and start + size <= pieces[at - 1][0]
-        if not is_hidden:
-            if at > 0 and pieces[at - 1][0] > start:
-                return ()
-            if at < len(starts) and starts[at] < start + size:
-                return ()
-            starts.insert(at, start)
-            pieces.insert(at, (start + size, value))
-            missing -= size
-            if not missing:
-                return tuple(value for _, value in pieces)
-        node = rw.producer(base, p.update)
-    return ()
 
 
 # ---- a slice of an update -----------------------------------------------------------------------

@@ -15,6 +15,7 @@ to `clean.remove_dead`.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
@@ -37,6 +38,38 @@ class Draft(NamedTuple):
     params: dict[str, object]
 
 
+class Run:
+    """Values written one after the other along one axis, without partial overlaps."""
+
+    __slots__ = ("axis", "covered", "pieces", "starts")
+
+    def __init__(self, axis: int) -> None:
+        self.axis = axis
+        self.covered = 0
+        self.starts: list[int] = []
+        self.pieces: dict[int, tuple[int, Atom]] = {}  # start to stop and value
+
+    def write(self, start: int, size: int, value: Atom) -> bool:
+        """Add or replace a piece; False if it overlaps others and is none of them."""
+        stop, known = start + size, self.pieces.get(start)
+        if known is None:
+            at = bisect_left(self.starts, start)
+            if at < len(self.starts) and self.starts[at] < stop:
+                return False
+            if at > 0 and self.pieces[self.starts[at - 1]][0] > start:
+                return False
+            self.starts.insert(at, start)
+            self.covered += size
+        elif known[0] != stop:
+            return False
+        self.pieces[start] = (stop, value)
+        return True
+
+    def values(self) -> tuple[Atom, ...]:
+        """The values in order along the axis."""
+        return tuple(self.pieces[start][1] for start in self.starts)
+
+
 class Rewriter:
     """One walk over one program."""
 
@@ -45,7 +78,7 @@ class Rewriter:
         self.rules = rules
         self.eqns: list[Eqn] = []
         self.producers: dict[Atom, Eqn] = {}
-        self.covered: dict[Atom, tuple[int, int]] = {}  # see regions.join_updates
+        self.runs: dict[Atom, Run] = {}  # by the output of the last update, see regions.py
         self.fired: list[str] = []
         self._renamed: dict[Atom, Atom] = {}
         self._pinned = origins(program)

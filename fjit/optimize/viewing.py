@@ -2,9 +2,9 @@
 
 Takes an equation, gives what to read instead:
 
-    let b = transpose[perm=(1,0)] a; c = slice[starts=(0,0) ...] b; d = transpose[perm=(1,0)] b
+    let b = slice[starts=(2,) sizes=(8,) steps=(2,)] a; c = slice[starts=(7,) ... steps=(-2,)] b
     becomes
-    let c = slice[...] b in which d is a
+    let c = slice[starts=(16,) ... steps=(-4,)] a
 
 Measure: each rule shortens the chain of views behind a value, or moves a broadcast towards the end
 of the chain, where it costs nothing. Symbolic extents stay whole and are compared by identity.
