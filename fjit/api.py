@@ -40,6 +40,8 @@ from fjit.frontend.tracer import Tracer, from_atom
 from fjit.lower.build import Memory
 from fjit.optimize.pipeline import optimize
 from fjit.optimize.plan import Plan, plan
+from fjit.report import build, lowered
+from fjit.report.report import Report
 from fjit.runtime.executable import Executable, Options, clear_kernels
 from fjit.runtime.host import host
 
@@ -288,6 +290,52 @@ class Fused:
         """The compiled entry that a call with these arguments would use; runs nothing."""
         call = self._take_apart(args, keywords)
         return self._find(call, args, keywords)[0]
+
+    def explain(
+        self, *args: Any, compile: bool = True, measure: bool = False, **keywords: Any
+    ) -> Report:
+        """Every kernel, library call and fusion decision of a call with these arguments.
+
+        Args:
+            *args: The call's arguments, and its keyword arguments; they are never changed.
+            compile: Whether to compile, for actual registers and spills; else no LLVM is loaded.
+            measure: Whether to time each kernel by itself, on these arguments.
+            **keywords: See `args`.
+
+        Returns:
+            A `Report`: data, readable with `str`, shown as tables in a notebook.
+        """
+        call = self._take_apart(args, keywords)
+        if not compile and not measure:
+            entry = self._make(call, compile_code=False)
+            return build.report(self._stages(entry, args, keywords), compiled=False)
+        entry, arguments = self._find(call, args, keywords)
+        stages = self._stages(entry, args, keywords)
+        if not measure or entry.executable is None:
+            return build.report(stages, compiled=True)
+        modules = [kernel.module for kernel in entry.executable.kernels]
+        return build.report(stages, compiled=True, modules=modules, arguments=arguments)
+
+    def lower(self, *args: Any, **keywords: Any) -> lowered.Lowered:
+        """The stages of a call with these arguments: program, plan, nests, LLVM IR, assembly.
+
+        Nothing runs; each text is made when it is asked for. See `Lowered`.
+        """
+        call = self._take_apart(args, keywords)
+        return self._stages(self._make(call, compile_code=False), args, keywords)
+
+    def _stages(
+        self, entry: Entry, args: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> lowered.Lowered:
+        def finish() -> Fused:
+            self.prepare(*args, **keywords)
+            return self
+
+        choices = self.choices
+        native = choices.target != "interpreter"
+        picked = lowered.Choices(native, choices.width, choices.threads, choices.cache)
+        name = getattr(self.function, "__qualname__", repr(self.function))
+        return lowered.Lowered(name, entry.program, entry.plan, entry.memory, picked, finish)
 
     def cache_info(self) -> CacheInfo:
         """Counts and costs so far; see CacheInfo."""

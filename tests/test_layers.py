@@ -33,7 +33,7 @@ LAYERS = (
     ("runtime",),
     ("interop", "report", "testing", "bench"),
     ("api",),
-    ("numpy", "special", "random", "stream", "cuda", "__init__", "cli", "__main__"),
+    ("numpy", "special", "random", "stream", "cuda", "compare", "__init__", "cli", "__main__"),
 )
 LAYER = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 

@@ -98,9 +98,13 @@ def optimized_ir(ir_text: str, target: CpuTarget) -> str:
 
 
 def assembly(ir_text: str, target: CpuTarget, optimise: bool = True) -> str:
-    """Return assembly text for any target, after LLVM's passes or without them."""
+    """Return assembly text for any target, after LLVM's passes or without them.
+
+    LLVM's comments stay in: they mark loops, spills and reloads.
+    """
     with llvm.LOCK:
         machine = _machine(target)
+        machine.set_asm_verbosity(True)
         module = _optimised(ir_text, machine) if optimise else _parse(ir_text, machine)
         return str(machine.emit_assembly(module))
 

@@ -1,0 +1,146 @@
+"""From a lowered call to its report: what each step moves and costs, foreseen, compiled, measured.
+
+Takes a `Lowered`, and compiled kernels and arguments as far as they are wanted; gives a `Report`.
+Invariant: without compilation, neither LLVM nor the machine's clock is asked, and predictions do
+not depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fjit.core import dtypes
+from fjit.core.ir import Atom, Eqn, Literal, Program, Var
+from fjit.lower.build import Memory
+from fjit.lower.nest import Nest
+from fjit.optimize import cost
+from fjit.optimize.plan import KernelPlan
+from fjit.report import asm, counts, machine
+from fjit.report.lowered import Lowered
+from fjit.report.measure import Times, measure
+from fjit.report.report import Call, Kernel, Report
+from fjit.runtime import threads
+from fjit.runtime.jit import Module
+
+
+def report(
+    lowered: Lowered,
+    *,
+    compiled: bool,
+    modules: Sequence[Module] | None = None,
+    arguments: Sequence[Any] | None = None,
+) -> Report:
+    """The report of a call.
+
+    With `compiled`, registers and spills are read from the kernels' assembly; with their `modules`
+    and the program's `arguments`, each step is also timed.
+    """
+    choices = lowered.choices
+    usages: list[asm.Usage | None] = [None] * len(lowered.plan.kernels)
+    if compiled and choices.native:
+        usages = [asm.usage(text) for text in lowered.kernel_asm]
+    times = None
+    if modules is not None and arguments is not None:
+        times = measure(lowered, modules, arguments)
+    workers = threads.num_threads(choices.threads)
+    kernels = tuple(
+        _kernel(lowered, k, usage, times, workers) for k, usage in enumerate(usages)
+    )  # fmt: skip
+    notes = () if choices.native else ("target=interpreter: nothing is compiled.",)
+    return Report(
+        lowered.name, _machine(workers), kernels, _calls(lowered, times),
+        lowered.plan.decisions, notes=notes,
+    )  # fmt: skip
+
+
+def _machine(workers: int) -> str:
+    target = machine.description()
+    count = f"{workers} thread" + ("" if workers == 1 else "s")
+    return (
+        f"an {target.architecture} processor with {target.name} ({count}, "
+        f"{target.vector_registers} vector registers of {target.vector_bits} bits)"
+    )
+
+
+def _kernel(
+    lowered: Lowered, number: int, usage: asm.Usage | None, times: Times | None, workers: int
+) -> Kernel:
+    plan: KernelPlan = lowered.plan.kernels[number]
+    nest = lowered.nests[number]
+    program = plan.eqn.param("program")
+    assert isinstance(program, Program)
+    read, written = _bytes(plan.eqn, lowered.memory)
+    flops = counts.flops(nest)
+    foreseen = counts.pressure(nest, machine.description(), lowered.choices.width)
+    estimated = cost.estimate_ns(flops, 1, read + written, _workers(nest, flops, workers))
+    measured = None if times is None else times.kernels[number]
+    return Kernel(
+        name=lowered.names[number],
+        operations=tuple(operation(e) for e in program.eqns),
+        iteration_space=tuple(axis.extent for axis in plan.schedule.axes),
+        bytes_read=read,
+        bytes_written=written,
+        flops=flops,
+        predicted_registers=foreseen.registers,
+        actual_registers=None if usage is None else usage.registers,
+        predicted_spills=foreseen.spills,
+        actual_spills=None if usage is None else usage.spills,
+        estimated_ns=estimated,
+        measured_ns=measured,
+        roofline_fraction=None if not measured else (estimated - cost.LAUNCH_NS) / measured,
+    )
+
+
+def _workers(nest: Nest, flops: int, workers: int) -> int:
+    """Threads that the kernel will use."""
+    tasks = max((phase.tasks for phase in nest.phases), default=1)
+    return min(tasks, workers) if flops * cost.OPERATION_NS > cost.SERIAL_NS else 1
+
+
+def _calls(lowered: Lowered, times: Times | None) -> tuple[Call, ...]:
+    found: list[Call] = []
+    kernels = {k.eqn for k in lowered.plan.kernels}
+    position = 0
+    for eqn in lowered.plan.program.eqns:
+        if eqn in kernels:
+            position += 1
+            continue
+        read, written = _bytes(eqn, lowered.memory)
+        taken = None if times is None else times.calls[len(found)]
+        name = f"call{len(found)}_{eqn.primitive.name}"
+        found.append(Call(name, position, operation(eqn), read, written, taken))
+    return tuple(found)
+
+
+def _bytes(eqn: Eqn, memory: dict[Var, Memory]) -> tuple[int, int]:
+    """Bytes read, each input array once, and written, each output once."""
+    read = sum(_size(a, memory) for a in dict.fromkeys(eqn.inputs))
+    return read, sum(var.aval.nbytes for var in eqn.outputs)
+
+
+def _size(atom: Atom, memory: dict[Var, Memory]) -> int:
+    """Bytes of an array in memory: axes along which it repeats count once, numbers nothing."""
+    if isinstance(atom, Literal) or memory[atom].scalar:
+        return 0
+    total = atom.aval.dtype.itemsize
+    for extent, stride in zip(atom.aval.shape, memory[atom].strides, strict=True):
+        bound = extent if isinstance(extent, int) else extent.bound
+        total *= min(bound, 1) if stride == 0 else bound
+    return total
+
+
+def operation(eqn: Eqn) -> tuple[str, str]:
+    """An equation in words, and the user's line.
+
+    The words are the operation, its axes and what it gives: "sum over axes 0 to f64[]".
+    """
+    op = eqn.get("op")
+    words = str(op) if op else eqn.primitive.name
+    if eqn.primitive.family in ("reduction", "cumulative"):
+        axes = eqn.get("axes", eqn.get("axis"))
+        listed = axes if isinstance(axes, tuple) else (axes,)
+        words += " over axis " + ",".join(map(str, listed))
+    if eqn.primitive.name == "convert":
+        words += f" to {dtypes.name(eqn.outputs[0].aval.dtype)}"
+    return f"{words} {eqn.outputs[0].aval}", "" if eqn.source is None else str(eqn.source)

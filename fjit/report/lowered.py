@@ -1,0 +1,136 @@
+"""A call taken through the stages: program, plan, loop nests, LLVM IR, assembly; each when asked.
+
+Takes a planned program and where its inputs live, gives a `Lowered`. Invariant: nothing runs, and
+LLVM is loaded only for `llvm_ir`, `asm` and `compile`.
+
+    >>> import numpy as np, fjit
+    >>> print(fjit.fuse(lambda x: x + 1).lower(np.ones(3)).program)
+    { lambda a:f64[3] .
+      let b:f64[3] = add a 1.0:f64
+      in (b,) }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from fjit.backend import cpu
+from fjit.core.ir import Eqn, Program, Sym, Var
+from fjit.lower.build import Memory
+from fjit.lower.nest import Nest
+from fjit.optimize.plan import Plan
+from fjit.runtime.executable import build_nest
+from fjit.runtime.host import host
+from fjit.runtime.jit import assembly
+from fjit.target import CpuTarget
+
+NAME_WORDS = 4
+
+
+class Choices(NamedTuple):
+    """What of a fused function's keywords matters below the plan; `native` if it compiles."""
+
+    native: bool = True
+    width: int = 0
+    threads: int | None = None
+    cache: bool = True
+
+
+class Lowered:
+    """The stages of one kind of call.
+
+    `program` is the optimized program, `plan` the fused one with its decisions, `nests` one loop
+    nest a kernel; `llvm_ir` and `asm` are the texts of all kernels under a header each. `ptx` and
+    `sass_info` belong to GPU targets and are None for the CPU.
+    """
+
+    ptx: str | None = None
+    sass_info: tuple[object, ...] | None = None
+
+    def __init__(
+        self,
+        name: str,
+        program: Program,
+        plan: Plan,
+        memory: Sequence[Memory],
+        choices: Choices,
+        finish: Callable[[], Callable[..., Any]],
+    ) -> None:
+        self.name = name
+        self.program = program
+        self.plan = plan
+        self.choices = choices
+        self._finish = finish
+        self.memory: dict[Var, Memory] = dict(zip(plan.program.inputs, memory, strict=True))
+        for eqn in plan.program.eqns:
+            for var in eqn.outputs:
+                size = var.aval.dtype.itemsize
+                self.memory[var] = Memory(tuple(s * size for s in plan.layouts[var]))
+
+    def __repr__(self) -> str:
+        return f"<lowered {self.name}: {len(self.plan.kernels)} kernels>"
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """A name for each kernel: its number and its first few operations."""
+        return tuple(kernel_name(k, kernel.eqn) for k, kernel in enumerate(self.plan.kernels))
+
+    @cached_property
+    def built(self) -> tuple[tuple[Nest, tuple[Sym, ...]], ...]:
+        """Each kernel's nest, and the symbols whose extents its cells hold."""
+        return tuple(
+            build_nest(kernel, self.memory, {v: self.memory[v] for v in kernel.eqn.outputs})
+            for kernel in self.plan.kernels
+        )
+
+    @property
+    def nests(self) -> tuple[Nest, ...]:
+        """The loop trees, one a kernel; `str` shows one."""
+        return tuple(nest for nest, _ in self.built)
+
+    @property
+    def target(self) -> CpuTarget:
+        """The machine that code is made for."""
+        return host()
+
+    @cached_property
+    def kernel_ir(self) -> tuple[str, ...]:
+        """The LLVM IR of each kernel as emitted, before LLVM's passes."""
+        return tuple(cpu.emit(nest, self.target, self.choices.width) for nest in self.nests)
+
+    @cached_property
+    def kernel_asm(self) -> tuple[str, ...]:
+        """The assembly of each kernel after LLVM's passes."""
+        return tuple(assembly(text, self.target) for text in self.kernel_ir)
+
+    @property
+    def llvm_ir(self) -> str:
+        """The LLVM IR of all kernels, as emitted."""
+        return _joined(self.names, self.kernel_ir, ";")
+
+    @property
+    def asm(self) -> str:
+        """The assembly of all kernels for this machine, after LLVM's passes."""
+        return _joined(self.names, self.kernel_asm, "#")
+
+    def compile(self) -> Callable[..., Any]:
+        """Compile what such a call needs, and give the fused function; its next call just runs."""
+        return self._finish()
+
+
+def kernel_name(number: int, eqn: Eqn) -> str:
+    """`k`, the kernel's number and up to four of its operations: k0_max_sub_exp_sum."""
+    program = eqn.param("program")
+    assert isinstance(program, Program)
+    words = dict.fromkeys(
+        str(e.get("op") or e.primitive.name) for e in program.eqns if e.primitive.family != "view"
+    )
+    words = words or dict.fromkeys(e.primitive.name for e in program.eqns)
+    return "_".join([f"k{number}", *list(words)[:NAME_WORDS]])
+
+
+def _joined(names: Sequence[str], texts: Sequence[str], comment: str) -> str:
+    parts = [f"{comment} kernel {name}\n{text}" for name, text in zip(names, texts, strict=True)]
+    return "\n".join(parts)
