@@ -38,6 +38,10 @@ class FjitIndexError(FjitError, IndexError):
     """An index is outside the array it selects from."""
 
 
+class FjitAttributeError(FjitError, AttributeError):
+    """A name that fjit does not have, with what to use instead."""
+
+
 class ShapeError(FjitValueError):
     """Shapes of operands do not fit each other."""
 

@@ -272,6 +272,64 @@ class Accumulator:
         self._put(self.places[0], place)
 
 
+class Lanewise:
+    """A running reduction with one value per lane of the vector loop that it is opened in."""
+
+    def __init__(
+        self, em: Emitter, entry: list[str], op: str, dtype: np.dtype, lanes: int, copies: int
+    ) -> None:
+        del copies  # each copy of the body opens and closes it anew
+        self.em, self.op, self.dtype, self.lanes = em, op, dtype, lanes
+        self.ty = scalar.register_type(dtype, lanes)
+        name = em.fresh("acc")
+        entry.append(f"  {name} = alloca {self.ty}, align 64")
+        self.slot = Val(Ty("p", 64), name)
+        self.start: object = 0
+
+    def open(self, start: object) -> None:
+        """Set all lanes to the identity."""
+        self.start = start
+        self._put(self.em.const(self.ty, start))  # type: ignore[arg-type]
+
+    def _put(self, value: Val) -> None:
+        self.em.stmt(f"store {value.ty} {value.ref}, ptr {self.slot.ref}, align {_align(value.ty)}")
+
+    def _get(self) -> Val:
+        return self.em.inst(self.ty, f"load {self.ty}, ptr {self.slot.ref}, align {_align(self.ty)}")
+
+    def update(
+        self, value: Val, mask: Val | None, copy: int, within: Val | None, position: Val | None
+    ) -> None:
+        """Fold a vector of values in, where `mask` holds."""
+        em = self.em
+        value = em.splat(value, self.lanes) if value.ty.lanes != self.lanes else value
+        if mask is not None:
+            mask = em.splat(mask, self.lanes) if mask.ty.lanes != self.lanes else mask
+            value = em.select(mask, value, em.const(self.ty, self.start))  # type: ignore[arg-type]
+        name = {"sum": "add", "prod": "mul"}.get(self.op, self.op)
+        pair = (self.dtype, self.dtype)
+        self._put(scalar.emit(em, name, pair, (self._get(), value), self.dtype))
+
+    def close(self) -> Val:
+        """The lanes' values."""
+        return self._get()
+
+    def flush(self) -> None:
+        """Lanes have no blocks."""
+
+    def scan(self, value: Val) -> Val:
+        """Lanes do not scan."""
+        raise AssertionError("a lanewise accumulator does not scan")
+
+    def close_words(self) -> tuple[Val, ...]:
+        """Lanes have no partial results."""
+        raise AssertionError("a lanewise accumulator has no partial results")
+
+    def merge(self, parts: Sequence[Val]) -> None:
+        """Lanes have no partial results."""
+        raise AssertionError("a lanewise accumulator has no partial results")
+
+
 def group_ty(acc: Accumulator) -> Ty:
     """Type of one group of float64 lanes."""
     return DOUBLE.with_lanes(min(acc.lanes, acc.target))

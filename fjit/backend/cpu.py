@@ -11,11 +11,11 @@ vector loop's body is emitted for full vectors and, masked, for the rest; both d
 from __future__ import annotations
 
 from fjit.backend import scalar
-from fjit.backend.accumulate import WORD, Accumulator, ordered, virtual_lanes
+from fjit.backend.accumulate import WORD, Accumulator, Lanewise, ordered, virtual_lanes
 from fjit.backend.emitter import Emitter, Ty, Val
 from fjit.core import dtypes
 from fjit.lower import nest as n
-from fjit.lower.assemble import identity
+from fjit.lower.order import identity
 from fjit.target import CpuTarget
 
 PTR = Ty("p", 64)
@@ -62,7 +62,8 @@ class _Phase:
         self.mask: Val | None = None
         self.copy = 0
         self.within: Val | None = None
-        self.accs: dict[int, Accumulator] = {}
+        self.accs: dict[int, Accumulator | Lanewise] = {}
+        self.strides: dict[int, Val] = {}
         self.counters: dict[int, Val] = {}
         self.slots: dict[int, Val] = {}
         self.pointers: dict[int, Val] = {}
@@ -225,8 +226,16 @@ class _Phase:
 
     def _sequential(self, loop: n.Loop) -> None:
         start, stop = self._bounds(loop)
+        em = self.em
         counter = self._alloca(WORD)
         self._set(counter, start)
+        if loop.unroll > 1:
+            last = em.sub(stop, em.const(WORD, loop.unroll - 1))
+            now, *labels = self._while(counter, last, loop.unroll)
+            for copy in range(loop.unroll):
+                self.axes[loop.axis] = em.add(now, em.const(WORD, copy))
+                self.body(loop.body)
+            self._next(counter, now, loop.unroll, (labels[0], labels[1]))
         now, *labels = self._while(counter, stop, 1)
         self.axes[loop.axis] = now
         self.body(loop.body)
@@ -289,10 +298,25 @@ class _Phase:
         """Lanes that lie before `stop`; None where there is one lane, which always does."""
         if self.lanes == 1:
             return None
+        return self._lanes_within(now, None, stop)
+
+    def _lanes_within(self, base: Val, low: Val | None, high: Val) -> Val:
+        """Lanes k with low <= base + k < high, compared in 32 bits: lane numbers are small."""
         em = self.em
-        left = em.sub(stop, now)
-        index = WORD.with_lanes(self.lanes)
-        return em.icmp("slt", em.iota(index), em.splat(left, self.lanes))
+        index = Ty("i", 32, self.lanes)
+        lane = em.iota(index)
+
+        def short(value: Val) -> Val:
+            bound = em.const(WORD, self.lanes)
+            zero = em.const(WORD, 0)
+            clamped = em.select(em.icmp("slt", value, zero), zero, value)
+            clamped = em.select(em.icmp("slt", bound, clamped), bound, clamped)
+            return em.splat(em.trunc_int(clamped, Ty("i", 32)), self.lanes)
+
+        below = em.icmp("ult", lane, short(em.sub(high, base)))
+        if low is None:
+            return below
+        return em.and_(below, em.icmp("uge", lane, short(em.sub(low, base))))
 
     def _strip(
         self,
@@ -344,7 +368,12 @@ class _Phase:
 
     def _on_position(self, stmt: n.Position) -> None:
         base, vector = self.linear(stmt.linear)
+        self.strides.pop(stmt.out, None)
         if vector is not None:
+            if any(t == self.vector and f == 1 for t, f in stmt.linear.terms) and not any(
+                t[0] == "%" and self.values[int(t[1:])].ty.lanes > 1 for t, _ in stmt.linear.terms
+            ):
+                self.strides[stmt.out] = base
             base = self.em.add(self.em.splat(base, self.lanes), vector)
         self.values[stmt.out] = base
 
@@ -359,6 +388,10 @@ class _Phase:
     def _on_within(self, stmt: n.Within) -> None:
         em, value = self.em, self.values[stmt.value]
         low = em.const(WORD, 0) if stmt.low is None else self.slot(stmt.low)
+        if stmt.value in self.strides:
+            base, high = self.strides[stmt.value], self.slot(stmt.high)
+            self.values[stmt.out] = self._lanes_within(base, low, high)
+            return
         above = em.icmp("sge", value, _like(em, low, value))
         below = em.icmp("slt", value, _like(em, self.slot(stmt.high), value))
         self.values[stmt.out] = em.and_(above, below)
@@ -503,14 +536,10 @@ class _Phase:
     def _on_open(self, stmt: n.Open) -> None:
         acc = self.accs.get(stmt.acc)
         if acc is None:
-            acc = self.accs[stmt.acc] = Accumulator(
-                self.em,
-                self.entry,
-                stmt.op,
-                stmt.dtype,
-                self.lanes,
-                self.plan_copies.get(stmt.acc, 1),
-            )
+            copies = self.plan_copies.get(stmt.acc, 1)
+            kind = Lanewise if stmt.lanewise else Accumulator
+            acc = kind(self.em, self.entry, stmt.op, stmt.dtype, self.lanes, copies)
+            self.accs[stmt.acc] = acc
         start: object = identity(stmt.op, stmt.dtype)
         if stmt.op == "sum" and stmt.dtype.kind == "f" and stmt.acc in self.scans:
             start = -0.0

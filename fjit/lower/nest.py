@@ -181,14 +181,19 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Start an accumulator: sum prod max min and or argmax argmin."""
+    """Start an accumulator: sum prod max min and or argmax argmin.
+
+    A `lanewise` one keeps one running value per lane of the vector loop that it is opened in.
+    """
 
     acc: int
     op: str
     dtype: np.dtype
+    lanewise: bool = False
 
     def __str__(self) -> str:
-        return f"open a{self.acc} {self.op} {dtypes.name(self.dtype)}"
+        lanes = " lanewise" if self.lanewise else ""
+        return f"open a{self.acc} {self.op} {dtypes.name(self.dtype)}{lanes}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +315,7 @@ class Loop:
             text += f" from {self.start} to {self.stop}"
         if self.decode:
             text += " as " + " ".join(f"{a}<{s}" for a, s in self.decode)
-        if self.kind == "vector":
+        if self.kind == "vector" or self.unroll > 1:
             text += f" unroll {self.unroll}" + (f" block {self.block}" if self.block else "")
         return text + (f" cell b{self.cell}" if self.cell is not None else "")
 

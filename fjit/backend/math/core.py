@@ -21,6 +21,7 @@ MANTISSA = {32: 23, 64: 52}
 BIAS = {32: 127, 64: 1023}
 ROUNDER = {32: 1.5 * 2.0**23, 64: 1.5 * 2.0**52}  # adding it rounds to an integer in the low bits
 TINY_NORMAL = {32: 2.0**-126, 64: 2.0**-1022}
+LN2 = 0.6931471805599453
 ONE_BITS = {32: 127 << 23, 64: 1023 << 52}
 
 
@@ -114,6 +115,12 @@ def power_of_two(e: Emitter, word: Val) -> Val:
     return from_bits(e, e.add(shifted, e.const(word.ty, ONE_BITS[bits])))
 
 
+def scale_normal(e: Emitter, p: Val, word: Val) -> Val:
+    """p * 2**n for a normal result."""
+    shifted = e.shl(word, e.const(word.ty, MANTISSA[word.ty.bits]))
+    return from_bits(e, e.add(bits_of(e, p), shifted))
+
+
 def scale(e: Emitter, p: Val, word: Val) -> Val:
     """p * 2**n in two steps, so that a subnormal result is rounded once from p and inf is inf."""
     half = e.lshr(word, e.const(word.ty, 1))
@@ -128,10 +135,14 @@ def clamp(e: Emitter, x: Val, lo: float, hi: float) -> Val:
     return e.select(e.fcmp("ogt", bottom, x), bottom, x)
 
 
+def sign_bit(e: Emitter, x: Val) -> Val:
+    """The integer whose only bit is the sign of `x`."""
+    return int_like(e, x, 1 << (x.ty.bits - 1))
+
+
 def flip_sign(e: Emitter, x: Val, sign_word: Val) -> Val:
     """Negate x where the top bit of `sign_word` is set."""
-    top = e.const(sign_word.ty, 1 << (x.ty.bits - 1))
-    return from_bits(e, e.xor(bits_of(e, x), e.and_(sign_word, top)))
+    return from_bits(e, e.xor(bits_of(e, x), e.and_(sign_word, sign_bit(e, x))))
 
 
 def keep_tiny(e: Emitter, x: Val, result: Val, limit: float) -> Val:

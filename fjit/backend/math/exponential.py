@@ -11,6 +11,7 @@ of 2**n - 1 and 2**n * expm1(r) is kept in two parts), expit below 2.5.
 
 from fjit.backend.emitter import Emitter, Val
 from fjit.backend.math.core import (
+    LN2,
     Pair,
     clamp,
     fast_two_sum,
@@ -50,7 +51,6 @@ EXP2 = {
          1.0178047951695658e-07, 7.073842306612198e-09, 4.4572126962427927e-10),
 }
 # fmt: on
-LN2 = 0.6931471805599453
 EXP_RANGE = {32: (-104.0, 89.0), 64: (-746.0, 710.0)}
 EXP2_RANGE = {32: (-151.0, 129.0), 64: (-1076.0, 1025.0)}
 EXPM1_RANGE = {32: (-20.0, 89.0), 64: (-40.0, 710.0)}

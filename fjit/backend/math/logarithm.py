@@ -81,13 +81,15 @@ class Reduced(NamedTuple):
     inverse_power: Val
 
 
-def reduce_log(e: Emitter, v: Val) -> Reduced:
-    """Split a positive finite v, subnormals included."""
+def reduce_log(e: Emitter, v: Val, subnormal: bool = True) -> Reduced:
+    """Split a positive finite v, of normal size unless `subnormal`."""
     bits = v.ty.bits
-    tiny = e.fcmp("olt", v, like(e, v, TINY_NORMAL[bits]))
-    v = e.select(tiny, e.fmul(v, like(e, v, 2.0 ** LIFT[bits])), v)
     offset = ROUNDER[bits] + BIAS[bits]
-    offsets = e.select(tiny, like(e, v, offset + LIFT[bits]), like(e, v, offset))
+    offsets = like(e, v, offset)
+    if subnormal:
+        tiny = e.fcmp("olt", v, like(e, v, TINY_NORMAL[bits]))
+        v = e.select(tiny, e.fmul(v, like(e, v, 2.0 ** LIFT[bits])), v)
+        offsets = e.select(tiny, like(e, v, offset + LIFT[bits]), offsets)
     raw = bits_of(e, v)
     index = e.add(raw, int_like(e, v, ONE_BITS[bits] - ROOT_HALF_BITS[bits]))
     exponent = e.lshr(index, int_like(e, v, MANTISSA[bits]))

@@ -1,4 +1,4 @@
-"""pow, cbrt, rsqrt, hypot, fmod and nextafter.
+"""cbrt, rsqrt, hypot and fmod.
 
     pow(x, y)  ->  exp(y * log|x|) in two parts, then the sign and the special values of C99
 
@@ -16,52 +16,24 @@ from fjit.backend.math.core import (
     MANTISSA,
     NAN,
     TINY_NORMAL,
-    Pair,
     bits_of,
-    clamp,
     fast_two_sum,
     from_bits,
     horner,
     int_like,
     like,
-    poly,
     power_of_two,
-    round_scaled,
-    scale,
     through_f64,
     two_prod,
 )
-from fjit.backend.math.exponential import LN2_HI, LN2_LO, exp_pair
-from fjit.backend.math.logarithm import reduce_log
 
 # fmt: off
-# log2(1 + f) / f on sqrt(1/2) <= 1 + f <= sqrt(2), for a float32 result
-LOG2_MID = (
-    1.4426950408667023, -0.7213475207465213, 0.48089836255023627, -0.36067369941964333,
-    0.28853719797592714, -0.24045173061841238, 0.20617763366531833, -0.18033590459105486,
-    0.15876253435758703, -0.14276646517509783, 0.1444678702941053, -0.14443625448280342,
-    0.07954851029926241,
-)
-# 2^r on |r| <= 1/2, for a float32 result
-EXP2_MID = (
-    0.9999999999595348, 0.6931471805350286, 0.24022651213692373, 0.05550410976105039,
-    0.00961802559259364, 0.0013333422647083518, 0.000154697347408328, 1.5316461574910607e-05,
-)
-# (atanh(s) / s - 1 - s^2/3) / s^4 in s^2 on |s| <= 0.1716
-ATANH = (
-    0.1999999999999999, 0.14285714285722576, 0.1111111110876348, 0.09090909435744836,
-    0.07692278395176054, 0.06668160268522719, 0.05837377476184467, 0.05994772159174884,
-)
 # m^(-1/3) on [1, 8], to 2^-7
 CBRT = (
     1.3377202615879633, -0.44085672940581694, 0.10851312871333964, -0.012987947528553484,
     0.0005853602133383992,
 )
 # fmt: on
-THIRD = {
-    32: (0.3333333432674408, -9.934107758624577e-09),
-    64: (0.3333333333333333, 1.850371707708594e-17),
-}
 
 
 def rsqrt(e: Emitter, x: Val) -> Val:
@@ -146,109 +118,6 @@ def _hypot_wide(e: Emitter, x: Val, y: Val) -> Val:
     back = e.select(e.fcmp("olt", factor, one), up, one)
     back = e.select(e.fcmp("ogt", factor, one), down, back)
     return e.fmul(root, back)
-
-
-def pow(e: Emitter, x: Val, y: Val) -> Val:
-    """x**y with the special values of C99, annex F."""
-    size = e.fabs(x)
-    value = _pow_narrow(e, size, y) if through_f64(x.ty) else _pow_wide(e, size, y)
-    zero, one = like(e, x, 0.0), like(e, x, 1.0)
-    infinity = like(e, x, INF)
-    # |x| of 0 or inf, or y infinite: the limit is 0 or inf, by whether |x|**y grows.
-    small = e.fcmp("olt", size, one)
-    shrinks = e.xor(small, e.fcmp("olt", y, zero))
-    limit = e.select(shrinks, zero, infinity)
-    edge = e.or_(e.fcmp("oeq", size, zero), e.fcmp("oeq", size, infinity))
-    edge = e.or_(edge, e.fcmp("oeq", e.fabs(y), infinity))
-    value = e.select(edge, limit, value)
-    value = e.select(e.fcmp("uno", x, y), e.fadd(x, y), value)
-    value = _pow_sign(e, x, y, value)
-    unit = e.and_(e.fcmp("oeq", size, one), e.fcmp("oeq", e.fabs(y), infinity))
-    unit = e.or_(e.or_(unit, e.fcmp("oeq", y, zero)), e.fcmp("oeq", x, one))
-    return e.select(unit, one, value)
-
-
-def _pow_sign(e: Emitter, x: Val, y: Val, value: Val) -> Val:
-    """Negate for a negative x and an odd y; NaN for a negative finite x and a fractional y."""
-    half = e.fmul(y, like(e, y, 0.5))
-    whole = e.fcmp("oeq", e.trunc(y), y)
-    odd = e.and_(whole, e.fcmp("one", e.trunc(half), half))
-    signed = from_bits(e, e.or_(bits_of(e, value), e.and_(bits_of(e, x), sign_bit(e, x))))
-    value = e.select(odd, signed, value)
-    below = e.and_(e.fcmp("olt", x, like(e, x, 0.0)), e.fcmp("ogt", x, like(e, x, -INF)))
-    return e.select(e.and_(below, e.fcmp("one", e.trunc(y), y)), like(e, x, NAN), value)
-
-
-def sign_bit(e: Emitter, x: Val) -> Val:
-    """The integer whose only bit is the sign of `x`."""
-    return int_like(e, x, 1 << (x.ty.bits - 1))
-
-
-def _pow_narrow(e: Emitter, x: Val, y: Val) -> Val:
-    """float32 |x|**y by way of float64: log2 and exp2 good to 2**-34."""
-    wide = e.fpext(x, F64)
-    n, f = _split(e, wide)
-    product = e.fmul(e.fma(f, poly(e, f, LOG2_MID), n), e.fpext(y, F64))
-    product = clamp(e, product, -300.0, 300.0)
-    word, rounded = round_scaled(e, product, 1.0)
-    power = poly(e, e.fsub(product, rounded), EXP2_MID)
-    return e.fptrunc(e.fmul(power, power_of_two(e, word)), x.ty)
-
-
-def _split(e: Emitter, v: Val) -> Pair:
-    """v = 2**n (1 + f) for a normal v: (n, f)."""
-    reduced = reduce_log(e, v)
-    return reduced.n, reduced.f
-
-
-def log_wide(e: Emitter, v: Val) -> Pair:
-    """log(v) of float64 in two parts to 2**-65, for 0 < v < inf."""
-    n, f = _split(e, v)
-    two = like(e, v, 2.0)
-    den, den_lo = fast_two_sum(e, two, f)
-    inverse = e.fdiv(two, den)  # s is twice f / (2 + f)
-    s = e.fmul(f, inverse)
-    rest = e.fma(e.fneg(s), den, e.fmul(f, two))
-    s_lo = e.fmul(e.fma(e.fneg(s), den_lo, rest), e.fmul(inverse, like(e, v, 0.5)))
-    quarter = like(e, v, 0.25)
-    z, z_lo = two_prod(e, s, s)
-    z_lo = e.fmul(e.fma(e.fadd(s, s), s_lo, z_lo), quarter)
-    z = e.fmul(z, quarter)
-    third, third_lo = (like(e, v, part) for part in THIRD[64])
-    w, w_lo = two_prod(e, z, third)
-    w_lo = e.fma(z, third_lo, e.fma(z_lo, third, w_lo))
-    w, more = fast_two_sum(e, w, e.fmul(e.fmul(z, z), poly(e, z, ATANH)))
-    w_lo = e.fadd(w_lo, more)
-    p, p_lo = two_prod(e, s, w)
-    p_lo = e.fma(s, w_lo, e.fma(s_lo, w, p_lo))
-    h, lo = fast_two_sum(e, s, p)
-    lo = e.fadd(e.fadd(lo, s_lo), p_lo)
-    u, u_lo = fast_two_sum(e, e.fmul(n, like(e, v, LN2_HI[64])), h)
-    return fast_two_sum(e, u, e.fma(n, like(e, v, LN2_LO[64]), e.fadd(u_lo, lo)))
-
-
-def _pow_wide(e: Emitter, x: Val, y: Val) -> Val:
-    """float64 |x|**y for finite operands."""
-    h, lo = log_wide(e, x)
-    product, product_lo = two_prod(e, h, y)
-    product_lo = e.fma(lo, y, product_lo)
-    inside = e.fcmp("olt", e.fabs(product), like(e, x, 760.0))
-    product_lo = e.select(inside, product_lo, like(e, x, 0.0))
-    p, p_lo, word = exp_pair(e, clamp(e, product, -760.0, 760.0), product_lo)
-    return scale(e, e.fadd(p, p_lo), word)
-
-
-def nextafter(e: Emitter, a: Val, b: Val) -> Val:
-    """The float after `a` in the direction of `b`."""
-    raw = bits_of(e, a)
-    zero = like(e, a, 0.0)
-    away = e.xor(e.fcmp("olt", a, b), e.fcmp("olt", a, zero))
-    one = int_like(e, a, 1)
-    step = e.select(away, one, int_like(e, a, -1))
-    smallest = e.or_(e.and_(bits_of(e, b), sign_bit(e, a)), one)
-    moved = e.select(e.fcmp("oeq", a, zero), smallest, e.add(raw, step))
-    value = e.select(e.fcmp("oeq", a, b), b, from_bits(e, moved))
-    return e.select(e.fcmp("uno", a, b), e.fadd(a, b), value)
 
 
 # fmod

@@ -1,0 +1,291 @@
+"""Reductions that keep one running value per column, in memory of the worker.
+
+Takes placed reductions over outer axes, writes their part of the nest. Floating sums add groups of
+8 rows in their own dtype, row by row, then the group to a float64 total.
+
+    x.sum(0)      vector i: total[i] = 0
+                  sequential group: vector i: open a; sequential s in group: update a x[s, i]
+                                              total[i] += close a
+                  vector i: store total[i]
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fjit.core import dtypes
+from fjit.core.ir import Var
+from fjit.lower import order
+from fjit.lower.build import Writer
+from fjit.lower.nest import UNIT, Close, Linear, Load, Loop, Open, Slot, Update, Value
+from fjit.optimize.index import Axis
+from fjit.optimize.schedule import Placed
+
+BOOL, I64 = dtypes.BOOL, dtypes.I64
+
+
+class Columns:
+    """Running values per column of one kernel phase."""
+
+    def __init__(self, writer: Writer, inner: Axis) -> None:
+        self.writer = writer
+        self.inner = inner
+        self.arrays: dict[tuple[Var, bool], list[int]] = {}
+
+    # ---- memory ---------------------------------------------------------------------------
+    def at(self) -> Linear:
+        """The running value of this column."""
+        return Linear(None, ((f"i{self.inner.number}", UNIT),))
+
+    def words(self, q: Placed, group: bool = False) -> tuple[np.dtype, ...]:
+        """Dtypes of the running values, or of a group's sum."""
+        assert q.root.eqn is not None
+        return (q.root.eqn.inputs[0].aval.dtype,) if group else order.column_dtypes(q)
+
+    def buffers(self, q: Placed, group: bool = False) -> list[int]:
+        """The memory of the running values (or of a group's sum)."""
+        key = (q.root.var, group)
+        known = self.arrays.get(key)
+        if known is None:
+            extent = max(self.inner.extent, 1)
+            known = self.arrays[key] = [
+                self.writer.buffer("private", w, nbytes=order.aligned(extent * w.itemsize))
+                for w in self.words(q, group)
+            ]
+        return known
+
+    def loop(self) -> Loop:
+        """A loop over the columns, not yet open."""
+        writer = self.writer
+        cell = None if self.inner.sym is None else writer.cell(self.inner.sym)
+        extent = writer.extent_slot(("extent", self.inner), self.inner.extent)
+        return Loop(f"i{self.inner.number}", extent, "vector", cell=cell)
+
+    def open(self) -> Loop:
+        """Open a loop over the columns."""
+        loop = self.loop()
+        self.writer.open(loop, (loop.axis,))
+        self.writer.vector_axis = self.inner
+        return loop
+
+    def begin(self, placed: list[Placed], group: bool = False) -> None:
+        """Set the running values to the identity."""
+        if not placed:
+            return
+        for q in placed:
+            self.buffers(q, group)
+        loop = self.open()
+        for q in placed:
+            for buffer, word, start in zip(
+                self.buffers(q, group), self.words(q, group), self._starts(q, group), strict=False
+            ):
+                value = self.writer.constant(start, word)
+                self.writer.store(buffer, self.at(), value, word)
+        self.writer.close(loop)
+
+    def _starts(self, q: Placed, group: bool) -> tuple[object, ...]:
+        assert q.root.eqn is not None
+        op = order.op_of(q.root.eqn)
+        word = self.words(q, group)[0]
+        if q.cls == "scan" and op == "sum" and word.kind == "f":
+            return (-0.0, -1)
+        return (order.identity(op, word), -1)
+
+    def read(self, q: Placed, group: bool = False) -> tuple[Value, ...]:
+        """Load the running values of this column."""
+        writer, values = self.writer, []
+        for buffer, word in zip(self.buffers(q, group), self.words(q, group), strict=True):
+            out = writer.fresh(writer.depth)
+            writer.place(Load(out, buffer, self.at(), word), writer.depth)
+            values.append(out)
+        return tuple(values)
+
+    def write(self, q: Placed, values: tuple[Value, ...], group: bool = False) -> None:
+        """Store the running values of this column."""
+        for buffer, word, value in zip(
+            self.buffers(q, group), self.words(q, group), values, strict=True
+        ):
+            self.writer.store(buffer, self.at(), value, word)
+
+    # ---- updates --------------------------------------------------------------------------
+    def update(self, q: Placed, value: Value, guard: Value | None) -> None:
+        """Fold one row's value in; a floating sum goes to its group."""
+        eqn = q.root.eqn
+        assert eqn is not None
+        group = order.grouped(q)
+        new = (value,)
+        if order.op_of(eqn).startswith("arg"):
+            new = (value, self.writer.position(order.place_index(eqn, q.at)))
+        old = self.read(q, group)
+        folded = self.combine(order.op_of(eqn), self.words(q, group)[0], old, new, guard)
+        self.write(q, folded, group)
+
+    def fold_groups(self, placed: list[Placed]) -> None:
+        """Add the groups' sums to the totals."""
+        sums = [q for q in placed if order.grouped(q)]
+        if not sums:
+            return
+        loop = self.open()
+        for q in sums:
+            self.fold(q, self.read(q, group=True)[0])
+        self.writer.close(loop)
+
+    def fold(self, q: Placed, value: Value) -> None:
+        """Add a group's result to the running value."""
+        eqn = q.root.eqn
+        assert eqn is not None
+        word = self.words(q)[0]
+        dtype = eqn.inputs[0].aval.dtype
+        if word != dtype:
+            value = self.writer.let("convert", (value,), (dtype,), word)
+        op = order.op_of(eqn)
+        self.write(q, self.combine(op, word, self.read(q), (value,)))
+
+    def combine(
+        self,
+        op: str,
+        dtype: np.dtype,
+        old: tuple[Value, ...],
+        new: tuple[Value, ...],
+        guard: Value | None = None,
+    ) -> tuple[Value, ...]:
+        """old op new, elementwise; old where the guard does not hold."""
+        writer = self.writer
+        pair = (dtype, dtype)
+        if op.startswith("arg"):
+            better = self._better(op, dtype, old, new)
+            if guard is not None:
+                better = writer.let("and", (better, guard), (BOOL, BOOL), BOOL)
+            return (
+                writer.let("select", (better, new[0], old[0]), (BOOL, *pair), dtype),
+                writer.let("select", (better, new[1], old[1]), (BOOL, I64, I64), I64),
+            )
+        name = {"sum": "add", "prod": "mul"}.get(op, op)
+        result = writer.let(name, (old[0], new[0]), pair, dtype)
+        if guard is not None:
+            result = writer.let("select", (guard, result, old[0]), (BOOL, *pair), dtype)
+        return (result,)
+
+    def _better(
+        self, op: str, dtype: np.dtype, old: tuple[Value, ...], new: tuple[Value, ...]
+    ) -> Value:
+        """Whether a later element beats the one held: greater, first of all, or the first NaN."""
+        writer, both = self.writer, (BOOL, BOOL)
+        name = "gt" if op == "argmax" else "lt"
+        better = writer.let(name, (new[0], old[0]), (dtype, dtype), BOOL)
+        none = writer.let("lt", (old[1], writer.constant(0, I64)), (I64, I64), BOOL)
+        better = writer.let("or", (better, none), both, BOOL)
+        if dtype.kind != "f":
+            return better
+        fresh = writer.let("isnan", (new[0],), (dtype,), BOOL)
+        held = writer.let("isnan", (old[0],), (dtype,), BOOL)
+        first = writer.let("and", (fresh, writer.negation(held)), both, BOOL)
+        return writer.let("or", (better, first), both, BOOL)
+
+    # ---- columns in registers ---------------------------------------------------------------
+    def can_interchange(self, placed: list[Placed]) -> bool:
+        """Whether a stage may walk its rows inside the loop over columns."""
+        return all(
+            q.cls == "outer" and q.root.eqn is not None
+            and not order.op_of(q.root.eqn).startswith("arg")
+            for q in placed
+        )  # fmt: skip
+
+    def walk_group(self, placed: list[Placed], rows: Loop, first_acc: int) -> None:
+        """A loop over columns; in it the rows of a group, summed in registers, then folded."""
+        writer = self.writer
+        loop = self.open()
+        loop.unroll = 4
+        accs = {}
+        for number, q in enumerate(placed, first_acc):
+            assert q.root.eqn is not None
+            accs[q.root.var] = number
+            dtype = q.root.eqn.inputs[0].aval.dtype
+            opened = Open(number, order.op_of(q.root.eqn), dtype, lanewise=True)
+            writer.place(opened, writer.depth)
+            if not order.grouped(q):
+                writer.place(Update(number, self.read(q)[0]), writer.depth)
+        writer.open(rows, (rows.axis,))
+        for q in placed:
+            guard = writer.guard(q.guard)
+            value = writer.value(q.root.operand, q.at)
+            writer.place(Update(accs[q.root.var], value, guard), writer.depth)
+        writer.close(rows)
+        for q in placed:
+            assert q.root.eqn is not None
+            out = writer.fresh(writer.depth)
+            dtype = q.root.eqn.inputs[0].aval.dtype
+            writer.place(Close((out,), accs[q.root.var], dtype), writer.depth)
+            if order.grouped(q):
+                self.fold(q, out)
+            else:
+                self.write(q, (out,))
+        writer.close(loop)
+
+    # ---- results --------------------------------------------------------------------------
+    def result(self, q: Placed) -> Value:
+        """The finished value of this column in the result's dtype."""
+        eqn = q.root.eqn
+        assert eqn is not None
+        values = self.read(q)
+        if order.op_of(eqn).startswith("arg"):
+            return values[1]
+        word, dtype = self.words(q)[0], q.root.var.aval.dtype
+        if word == dtype:
+            return values[0]
+        return self.writer.let("convert", (values[0],), (word,), dtype)
+
+
+class Partials:
+    """Partial results of chunks, in memory shared by all workers."""
+
+    def __init__(self, writer: Writer, inner: Axis, rows: tuple[Axis, ...], count: int) -> None:
+        self.writer, self.inner, self.rows, self.count = writer, inner, rows, count
+        self.known: dict[Var, list[int]] = {}
+
+    def buffers(self, var: Var, words: tuple[np.dtype, ...], *, columns: bool) -> list[int]:
+        """One buffer a word."""
+        known = self.known.get(var)
+        if known is None:
+            size = math.prod(a.extent for a in self.rows) * self.count
+            size *= self.inner.extent if columns else 1
+            known = self.known[var] = [
+                self.writer.buffer("shared", w, nbytes=order.aligned(size * w.itemsize))
+                for w in words
+            ]
+        return known
+
+    def address(self, word: np.dtype, *, columns: bool) -> Linear:
+        """Where this row's and chunk's (and column's) word is."""
+        writer, size = self.writer, word.itemsize
+        step = size * (self.inner.extent if columns else 1)
+        role = ("partial", columns, size)
+        terms: list[tuple[str, Slot | int]] = [
+            ("chunk", writer.extent_slot((role, "chunk"), step))
+        ]
+        step *= self.count
+        for axis in reversed(self.rows):
+            terms.append((f"i{axis.number}", writer.extent_slot((role, axis), step)))
+            step *= axis.extent
+        if columns:
+            terms.append((f"i{self.inner.number}", UNIT))
+        return Linear(None, tuple(terms))
+
+    def store(self, var: Var, words: tuple[np.dtype, ...], values: tuple[Value, ...], *,
+              columns: bool) -> None:  # fmt: skip
+        """Keep a chunk's words."""
+        buffers = self.buffers(var, words, columns=columns)
+        for buffer, word, value in zip(buffers, words, values, strict=True):
+            self.writer.store(buffer, self.address(word, columns=columns), value, word)
+
+    def load(self, var: Var, words: tuple[np.dtype, ...], *, columns: bool) -> tuple[Value, ...]:
+        """Read a chunk's words."""
+        writer, values = self.writer, []
+        for buffer, word in zip(self.known[var], words, strict=True):
+            out = writer.fresh(writer.depth)
+            at = self.address(word, columns=columns)
+            writer.place(Load(out, buffer, at, word), writer.depth)
+            values.append(out)
+        return tuple(values)

@@ -1,0 +1,121 @@
+"""The order of a reduction's terms: chunks, blocks, groups and lanes, from extents and dtype alone.
+
+Takes extents, dtypes and operations, gives how a reduction is cut up. Invariant: the cut depends
+neither on the number of threads nor on what the reduction is fused with (docs/numerics.md).
+
+    sum of 10^6 float32 along the vector axis     chunks of 66,560, blocks of 1024, 64 lanes
+    column sums of 1000 rows                      groups of 8 rows in float32, then float64
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from fjit.core import dtypes
+from fjit.core.ir import Eqn
+from fjit.optimize import index as ix
+from fjit.optimize.index import Indices
+from fjit.optimize.schedule import Placed
+
+BLOCK: Final = 1024
+"""Elements along the vector axis after which running lanes are added to float64 lanes."""
+GROUP: Final = 8
+"""Rows that a column sum adds in its own dtype before they are added to the float64 total."""
+CHUNK: Final = 1 << 16
+MAX_CHUNKS: Final = 32
+
+ENDS: Final = ("inner", "outer", "whole")
+"""Classes of placed reductions."""
+
+
+def op_of(eqn: Eqn) -> str:
+    """The reduction's operation."""
+    return str(eqn.param("op"))
+
+
+def is_float_sum(placed: Placed) -> bool:
+    """Whether a root is a floating sum, whose order shows in the result."""
+    eqn = placed.root.eqn
+    return eqn is not None and op_of(eqn) == "sum" and eqn.inputs[0].aval.dtype.kind == "f"
+
+
+def grouped(placed: Placed) -> bool:
+    """Whether a column sum adds groups of rows in its own dtype, narrower than the total's."""
+    eqn = placed.root.eqn
+    return is_float_sum(placed) and eqn is not None and eqn.inputs[0].aval.dtype != dtypes.F64
+
+
+def array_dtypes(op: str, dtype: np.dtype) -> tuple[np.dtype, ...]:
+    """Dtypes of the running values of a reduction kept in memory, one element per column."""
+    if op == "sum" and dtype.kind == "f":
+        return (dtypes.F64,)
+    return (dtype, dtypes.I64) if op.startswith("arg") else (dtype,)
+
+
+def partial_dtypes(op: str, dtype: np.dtype) -> tuple[np.dtype, ...]:
+    """Dtypes of the words of a partial result (a float64 sum carries its rounding error)."""
+    if op == "sum" and dtype == dtypes.F64:
+        return (dtypes.F64, dtypes.F64)
+    return array_dtypes(op, dtype)
+
+
+def identity(op: str, dtype: np.dtype) -> object:
+    """The start value of a reduction: never visible in results."""
+    if op in ("sum", "or"):
+        return 0
+    if op in ("prod", "and"):
+        return 1
+    lowest = op in ("max", "argmax")
+    if dtype.kind == "f":
+        return -math.inf if lowest else math.inf
+    if dtype.kind == "b":
+        return not lowest
+    info = np.iinfo(dtype)
+    return info.min if lowest else info.max
+
+
+def chunks(total: int, extent: int, multiple: int) -> tuple[int, int]:
+    """How many chunks the outermost reduced axis has, and their length: of extents alone."""
+    count = max(1, min(total // CHUNK, MAX_CHUNKS, extent))
+    if count == 1:
+        return 1, max(extent, 1)
+    length = -(-extent // count)
+    length = -(-length // multiple) * multiple
+    return -(-extent // length), length
+
+
+def kept_indices(placed: Placed) -> Indices:
+    """Indices of a root's own result."""
+    eqn = placed.root.eqn
+    if eqn is None or eqn.primitive.family != "reduction":
+        return placed.at
+    axes: tuple[int, ...] = eqn.param("axes")  # type: ignore[assignment]
+    return tuple(i for k, i in enumerate(placed.at) if k not in axes)
+
+
+def place_index(eqn: Eqn, at: Indices) -> ix.Index:
+    """C-order position over the reduced axes, for argmax and argmin."""
+    axes: tuple[int, ...] = eqn.param("axes")  # type: ignore[assignment]
+    shape = eqn.inputs[0].aval.shape
+    position = ix.ZERO
+    for axis in axes:
+        extent = shape[axis]
+        size = extent if isinstance(extent, int) else extent.bound
+        position = ix.plus(ix.affine(position, size, 0), at[axis])
+    return position
+
+
+def column_dtypes(placed: Placed) -> tuple[np.dtype, ...]:
+    """Dtypes of the running values of a column reduction, or of a scan along an outer axis."""
+    eqn = placed.root.eqn
+    assert eqn is not None
+    dtype = eqn.inputs[0].aval.dtype
+    return (dtype,) if placed.cls == "scan" else array_dtypes(op_of(eqn), dtype)
+
+
+def aligned(nbytes: int) -> int:
+    """`nbytes` rounded up to whole cache lines."""
+    return -(-nbytes // 64) * 64

@@ -1,0 +1,249 @@
+"""The oracle: one function through every path fjit has, compared with NumPy and with each other.
+
+Takes a function and arguments, gives nothing or an AssertionError that names the path, the first
+difference, and shows the program and its plan. Invariant: the compiled paths agree in every bit,
+whatever the number of lanes and threads, fused or not; each agrees with NumPy within the slack that
+`fjit.oracle.bounds` derives from docs/numerics.md (none, for a program of exact operations).
+
+    check(lambda x: np.exp(x).sum(), np.ones(3))
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import optree
+
+from fjit.api import Choices, Entry, Fused
+from fjit.core import tree
+from fjit.core.interpreter import interpret
+from fjit.core.ir import Aval, Program
+from fjit.core.trace import Trace
+from fjit.core.verify import verify
+from fjit.frontend import views
+from fjit.frontend.function import Result
+from fjit.oracle.bounds import Bounded, Undetermined, bounded
+from fjit.oracle.compare import assert_leaf
+from fjit.oracle.memory import clone
+
+Array = Any  # NumPy arrays of any dtype
+KINDS: Final = (IndexError, OverflowError, ZeroDivisionError, TypeError, ValueError, Exception)
+
+
+class Path(NamedTuple):
+    """One way through fjit."""
+
+    name: str
+    choices: Choices
+
+
+WIDTHS: Final = (1, 4, 8, 16)
+THREADS: Final = (1, 2)
+INTERPRETER: Final = Path("interpreter", Choices(target="interpreter", cache=False))
+UNFUSED: Final = Path("unfused", Choices(fusion="none", cache=False))
+FUSED: Final = tuple(
+    Path(f"{width} lanes, {threads} threads", Choices(width=width, threads=threads, cache=False))
+    for width in WIDTHS
+    for threads in THREADS
+)
+PATHS: Final = (INTERPRETER, *FUSED, UNFUSED)
+
+
+class Outcome(NamedTuple):
+    """What a call left behind: its result, the argument leaves afterwards, or its error."""
+
+    result: Any
+    leaves: list[Any]
+    error: Exception | None
+
+
+class Bounds(NamedTuple):
+    """Slack of each leaf of the result and of each argument; lists may end early: exact."""
+
+    results: Sequence[Array | None]
+    leaves: Sequence[Array | None]
+
+
+EXACT: Final = Bounds((), ())
+
+
+def check(f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Compare `f(*args, **kwargs)` of NumPy with every path of fjit.
+
+    The paths are the interpreter on the program and on its fused plan, and compiled kernels:
+    unfused, and fused at 1, 4, 8 and 16 lanes on 1 and 2 threads; each called twice, on equal
+    copies of the arguments that have the same layout. Results and arguments afterwards are
+    compared: structure, types, dtypes, shapes, axis order, values. Where NumPy raises an error,
+    every path must raise one of the same kind. `f` may change its arguments and nothing else.
+
+    Args:
+        f: A function written with plain NumPy.
+        *args: Its arguments; they are not changed.
+        **kwargs: Its keyword arguments.
+
+    Raises:
+        AssertionError: Naming the path, the first difference and its size, and the program.
+
+    >>> import numpy as np, fjit.testing
+    >>> fjit.testing.check(lambda x: np.tanh(x[::-1]) * 2, np.arange(3.0))
+    """
+    check_paths(f, args, kwargs, PATHS)
+
+
+def check_paths(
+    f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], paths: Sequence[Path]
+) -> None:
+    """`check` along the given paths."""
+    given, spec = tree.flatten((tuple(args), kwargs))
+    want = _outcome(f, given, spec)
+    if want.error is not None:
+        _check_errors(f, given, spec, paths, want.error)
+        return
+    entry = _prepared(f, given, spec)
+    try:
+        bounds = _analysed(entry, given)
+        compiled: Outcome | None = None
+        for path in paths:
+            fused = Fused(f, path.choices)
+            for call in ("first call", "second call"):
+                name = f"{path.name}, {call}"
+                got = _outcome(fused, given, spec)
+                if got.error is not None:
+                    raise AssertionError(f"{name}: {got.error!r}") from got.error
+                _compare(name, got, want, bounds, order=path is not INTERPRETER)
+                if path.choices.target != "interpreter":
+                    compiled = compiled or got
+                    _compare(f"{name}, beside the first compiled path", got, compiled, EXACT)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{_texts(entry)}") from error.__cause__
+
+
+def _outcome(f: Callable[..., Any], given: list[Any], spec: optree.PyTreeSpec) -> Outcome:
+    leaves = clone(given)
+    args, kwargs = tree.unflatten(spec, leaves)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return Outcome(f(*args, **kwargs), leaves, None)
+        except Exception as error:
+            return Outcome(None, leaves, error)
+
+
+def _check_errors(
+    f: Callable[..., Any],
+    given: list[Any],
+    spec: optree.PyTreeSpec,
+    paths: Sequence[Path],
+    error: Exception,
+) -> None:
+    kind = next(k for k in KINDS if isinstance(error, k))
+    for path in paths:
+        got = _outcome(Fused(f, path.choices), given, spec)
+        if not isinstance(got.error, kind):
+            said = "no error" if got.error is None else repr(got.error)
+            raise AssertionError(f"{path.name}: {said}, where NumPy raises {error!r}")
+
+
+def _prepared(f: Callable[..., Any], given: list[Any], spec: optree.PyTreeSpec) -> Entry:
+    """The trace and the plan, without machine code."""
+    args, kwargs = tree.unflatten(spec, clone(given))
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Fused(f, INTERPRETER.choices).prepare(*args, **kwargs)
+
+
+def _texts(entry: Entry) -> str:
+    return f"program\n{entry.program}\nplan\n{entry.plan.program}"
+
+
+# ---- what may differ ----------------------------------------------------------------------------
+
+
+def _analysed(entry: Entry, given: list[Any]) -> Bounds | None:
+    """The slack of results and arguments; the fused program is interpreted on the way."""
+    leaves = clone(given)
+    inputs = [*leaves, *_captured(entry, len(leaves))]
+    verify(entry.program)
+    verify(entry.plan.program)
+    fused = interpret(entry.plan.program, *inputs)
+    try:
+        outputs = bounded(entry.program, inputs)
+    except Undetermined:
+        return None
+    for number, (got, want) in enumerate(zip(fused, outputs, strict=True)):
+        name = f"fused interpreter: output {number}"
+        assert_leaf(got, np.array(want.value), name, allowed=want.slack)
+    written = {position: outputs[output].slack for position, output in entry.traced.writes}
+    return Bounds(
+        [_result_slack(r, outputs, inputs, written) for r in entry.traced.results],
+        [written.get(k) for k in range(len(leaves))],
+    )
+
+
+def _captured(entry: Entry, start: int) -> list[Any]:
+    captures = entry.traced.captures
+    return [captures[k].array for k in range(start, len(entry.program.inputs))]
+
+
+def _result_slack(
+    result: Result,
+    outputs: list[Bounded],
+    inputs: list[Any],
+    written: dict[int, Array | None],
+) -> Array | None:
+    if result.output is not None:
+        return outputs[result.output].slack
+    if result.argument is None or written.get(result.argument) is None:
+        return None
+    slack = np.ascontiguousarray(written[result.argument])
+    return _through(slack, result.steps)
+
+
+def _through(array: Array, steps: tuple[views.Step, ...]) -> Array:
+    """An array seen through view steps."""
+    trace = Trace()
+    var = trace.add_input(Aval(array.shape, array.dtype))
+    program: Program = trace.program((views.read(trace, var, steps),))
+    return interpret(program, array)[0]
+
+
+# ---- comparing ----------------------------------------------------------------------------------
+
+
+def _compare(
+    name: str, got: Outcome, want: Outcome, bounds: Bounds | None, *, order: bool = True
+) -> None:
+    """Results, arguments and their aliasing agree; without bounds, only the structure."""
+    got_leaves, got_tree = tree.flatten(got.result)
+    want_leaves, want_tree = tree.flatten(want.result)
+    if got_tree != want_tree:
+        raise AssertionError(f"{name}: the result is a {got_tree}, expected {want_tree}")
+    paths = tree.paths(want.result)
+    if bounds is None:
+        return
+    leaves = zip(paths, got_leaves, want_leaves, strict=True)
+    for (path, g, w), slack in itertools.zip_longest(leaves, bounds.results):
+        leaf = f"{name}: result{path}"
+        assert_leaf(g, w, leaf, allowed=slack, order=order)
+        _check_aliases(leaf, g, got.leaves, w, want.leaves)
+    pairs = enumerate(zip(got.leaves, want.leaves, strict=True))
+    for (number, (g, w)), slack in itertools.zip_longest(pairs, bounds.leaves):
+        assert_leaf(g, w, f"{name}: argument #{number} afterwards", allowed=slack)
+
+
+def _check_aliases(
+    name: str, got: Any, got_leaves: list[Any], want: Any, want_leaves: list[Any]
+) -> None:
+    """A result shares memory with the arguments that NumPy's result shares memory with."""
+    if not isinstance(want, np.ndarray) or not want.size:
+        return
+    for number, (g, w) in enumerate(zip(got_leaves, want_leaves, strict=True)):
+        if isinstance(w, np.ndarray):
+            seen, expected = (np.may_share_memory(*pair) for pair in ((got, g), (want, w)))
+            if seen != expected:
+                verb = "shares" if seen else "does not share"
+                raise AssertionError(f"{name} {verb} memory with argument #{number}")

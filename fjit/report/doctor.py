@@ -1,0 +1,209 @@
+"""What fjit finds on this machine, and what to do about what it does not find.
+
+Takes the process as it is, gives rows of a table. Invariant: nothing is changed, no device is
+started beyond asking the driver how many there are, and a missing part is a row, never an error.
+
+    BLAS      scipy 1.17.1                                -
+    driver    libcuda.so.1 was not found                  install NVIDIA's driver; without it, ...
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import re
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+
+import numpy as np
+
+from fjit.report import machine
+from fjit.report.blocks import Block, Heading, Paragraph, Table, nbytes
+from fjit.runtime import llvm, threads
+from fjit.runtime.cache import default_cache
+from fjit.runtime.host import host
+
+CUDA_PACKAGES = ("cuda-python", "nvidia-nvvm", "nvidia-nvjitlink")
+TESTED_SYSTEMS = ("Linux",)
+LIMITS = ("FJIT_THREADING", "FJIT_NUM_THREADS", "OMP_NUM_THREADS", "FJIT_CPU", "FJIT_CACHE_DIR")
+
+_EXTRA = re.compile(r"""^([\w.-]+).*;.*\bextra\s*==\s*['"]([\w-]+)['"]""")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked for: what was found, and what to do if it is not as it should be."""
+
+    what: str
+    found: str
+    advice: str = ""
+    fatal: bool = False
+
+
+def findings() -> list[Finding]:
+    """Everything looked for, in a fixed order."""
+    return [
+        *_python(), _processor(), _llvm(), *_threads(), _blas(), *_cuda(), *_cache(),
+        _settings(), *_extras(),
+    ]  # fmt: skip
+
+
+def blocks(found: list[Finding]) -> tuple[Block, ...]:
+    """The findings as a page."""
+    rows = tuple((f.what, f.found, f.advice or "-") for f in found)
+    broken = [f.what for f in found if f.fatal]
+    verdict = f"Broken: {', '.join(broken)}." if broken else "fjit can compile on this machine."
+    return (
+        Heading("fjit doctor", 1),
+        Table(("part", "found", "what to do"), rows),
+        Paragraph(verdict),
+    )
+
+
+def installed(package: str) -> str | None:
+    """The version of an installed distribution, or None."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _python() -> list[Finding]:
+    python = f"{platform.python_version()} {sys.implementation.name}"
+    system = f"{platform.system()} {platform.machine()}"
+    tested = platform.system() in TESTED_SYSTEMS
+    advice = "" if tested else "calls go through Python here; only Linux on x86-64 is tested"
+    return [
+        Finding("fjit", installed("fjit") or "not installed: run from its sources"),
+        Finding("python", python),
+        Finding("numpy", np.__version__),
+        Finding("system", system, advice),
+    ]
+
+
+def _processor() -> Finding:
+    try:
+        target = host()
+    except Exception as error:  # llvmlite may be missing or broken, FJIT_CPU wrong: told as a row
+        return Finding("processor", machine.model_name(), _sentence(error), fatal=True)
+    caches = ", ".join(
+        f"L{level} {nbytes(size)}"
+        for level, size in enumerate((target.l1_bytes, target.l2_bytes, target.l3_bytes), 1)
+    )
+    text = (
+        f"{machine.model_name()} as {target.cpu}: {target.name}, {target.vector_registers} vector "
+        f"registers of {target.vector_bits} bits, {caches}"
+    )
+    return Finding("processor", text)
+
+
+def _llvm() -> Finding:
+    version = installed("llvmlite")
+    advice = "pip install 'llvmlite>=0.50'"
+    if version is None:
+        return Finding("LLVM", "llvmlite is not installed", advice, fatal=True)
+    try:
+        return Finding("LLVM", f"{llvm.version()} in llvmlite {version}")
+    except Exception as error:  # whatever keeps a binary package from loading
+        found = f"llvmlite {version} does not load: {_sentence(error)}"
+        return Finding("LLVM", found, advice, fatal=True)
+
+
+def _threads() -> list[Finding]:
+    try:
+        backend, count, path = threads.backend(), threads.num_threads(), threads.openmp_path()
+    except ValueError as error:
+        return [Finding("threads", "none", _sentence(error), fatal=True)]
+    text = f"{count} of {threads.processors()} processors, run by {_BACKENDS[backend]}"
+    advice = "" if count > 1 or threads.processors() == 1 else "lift OMP_NUM_THREADS for more"
+    openmp = path or "no runtime in this process: fjit uses its own threads"
+    return [Finding("threads", text, advice), Finding("OpenMP", openmp)]
+
+
+_BACKENDS = {
+    "openmp": "the OpenMP runtime",
+    "pool": "fjit's own pool",
+    "none": "the calling thread",
+}
+
+
+def _blas() -> Finding:
+    version = installed("scipy")
+    if version is not None:
+        return Finding("BLAS", f"SciPy {version} and NumPy's own")
+    return Finding("BLAS", "NumPy's own", "pip install scipy: matrix products without Python")
+
+
+def _cuda() -> list[Finding]:
+    versions = {name: installed(name) for name in CUDA_PACKAGES}
+    missing = [name for name, version in versions.items() if version is None]
+    present = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+    advice = f"pip install 'fjit[cuda]' for GPUs (missing: {', '.join(missing)})"
+    found, what_to_do = cuda_driver()
+    return [
+        Finding("CUDA packages", present or "none", advice if missing else ""),
+        Finding("CUDA driver", found, what_to_do),
+    ]
+
+
+def cuda_driver() -> tuple[str, str]:
+    """What the CUDA driver says of itself, and what to do if it does not start."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        advice = "to run on a GPU, install NVIDIA's driver; compiling for one needs none"
+        return "libcuda.so.1 was not found", advice
+    status = driver.cuInit(0)
+    if status != 0:
+        return f"libcuda.so.1 does not start (cuInit gives {status})", "see nvidia-smi"
+    version, count = ctypes.c_int(0), ctypes.c_int(0)
+    driver.cuDriverGetVersion(ctypes.byref(version))
+    driver.cuDeviceGetCount(ctypes.byref(count))
+    text = f"CUDA {version.value // 1000}.{version.value % 1000 // 10}, {count.value} device(s)"
+    return text, "" if count.value else "no device is visible: see CUDA_VISIBLE_DEVICES"
+
+
+def _cache() -> list[Finding]:
+    cache = default_cache()
+    entries = cache.entries()
+    size = sum(entry.nbytes for entry in entries)
+    problem = cache.stats().problem
+    text = f"{cache.directory}: {len(entries)} entries, {nbytes(size)} of {nbytes(cache.max_bytes)}"
+    advice = f"{problem}; or set FJIT_CACHE_DIR to another directory" if problem else ""
+    return [Finding("kernel cache", text, advice)]
+
+
+def _settings() -> Finding:
+    found = [f"{name}={os.environ[name]}" for name in LIMITS if name in os.environ]
+    return Finding("environment", ", ".join(found) or f"none of {', '.join(LIMITS)} is set")
+
+
+def extras() -> dict[str, tuple[str, ...]]:
+    """The optional extras that the installed fjit declares, with the packages of each."""
+    try:
+        declared = metadata.requires("fjit") or []
+    except metadata.PackageNotFoundError:
+        return {}
+    found: dict[str, tuple[str, ...]] = {}
+    for line in declared:
+        match = _EXTRA.match(line)
+        if match is not None and match[2] != "dev":
+            found[match[2]] = (*found.get(match[2], ()), match[1])
+    return found
+
+
+def _extras() -> list[Finding]:
+    rows = []
+    for extra, packages in extras().items():
+        missing = [name for name in packages if installed(name) is None]
+        present = [f"{name} {installed(name)}" for name in packages if name not in missing]
+        found = ", ".join(present) or "not installed"
+        advice = f"optional: pip install 'fjit[{extra}]'" if missing else ""
+        rows.append(Finding(f"extra {extra}", found, advice))
+    return rows
+
+
+def _sentence(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
