@@ -31,14 +31,18 @@ LAYERS = (
     ("lower",),
     ("backend",),
     ("runtime",),
-    ("interop", "report", "testing", "bench"),
+    ("interop", "report", "bench"),
     ("api",),
-    ("numpy", "special", "random", "stream", "cuda", "compare", "__init__", "cli", "__main__"),
+    ("oracle",),
+    (
+        *("numpy", "special", "random", "stream", "cuda", "testing", "compare"),
+        *("__init__", "cli", "__main__"),
+    ),
 )
 LAYER = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 
 LAZY_LOADER = "fjit.runtime.llvm"
-MAY_IMPORT_PEERS_LAZILY = ("interop", "bench", "report", "cli", "testing")
+MAY_IMPORT_PEERS_LAZILY = ("interop", "bench", "report", "cli", "oracle")
 
 IMPORT_LIMIT_MS = 150.0
 

@@ -370,7 +370,7 @@ def softmax(x: Any, axis: Any = None) -> Any:
     array([0.25, 0.25, 0.25, 0.25])
     """
     x, dtype = _working(x)
-    weights = np.exp(x - np.max(x, axis=axis, keepdims=True))
+    weights: Array = np.exp(x - np.max(x, axis=axis, keepdims=True))
     return as_dtype(weights / np.sum(weights, axis=axis, keepdims=True), dtype)
 
 
@@ -428,7 +428,7 @@ def logsumexp(
     shifted, largest = _shifted(x, axis)
     if not keepdims:
         largest = np.squeeze(largest, axis=_axes(axis, x.ndim))
-    value = _scalar(as_dtype(largest + _log_of_sum(shifted, axis, keepdims), dtype))
+    value: Array = _scalar(as_dtype(largest + _log_of_sum(shifted, axis, keepdims), dtype))
     if not return_sign:
         return value
     return value, _scalar(as_dtype(np.where(np.isneginf(value), 0, 1), dtype))

@@ -10,6 +10,8 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
+import sys
+import sysconfig
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -126,6 +128,7 @@ class _Native:
     """Kernels that run in one native call: rows of phase, table offset, tasks, grain, parallel."""
 
     steps: np.ndarray[Any, np.dtype[np.int64]]
+    address: int
 
 
 @dataclass(slots=True)
@@ -248,7 +251,8 @@ class Executable:
 
     def _flush(self, rows: list[list[int]]) -> None:
         if rows:
-            self.steps.append(_Native(np.array(rows, np.int64)))
+            steps = np.array(rows, np.int64)
+            self.steps.append(_Native(steps, steps.ctypes.data))
             rows.clear()
 
     def _symbol(self, sym: Sym) -> int:
@@ -292,26 +296,56 @@ class Executable:
             per_worker += nbytes
         self.per_worker = per_worker
         self.symbols = self._symbols
+        self._prepare()
 
     # ---- running --------------------------------------------------------------------------
+    def _prepare(self) -> None:
+        """What each call needs again, worked out once."""
+        inputs = self.program.inputs
+        self.makers = [_maker(v.aval, self.memory[v].strides) for v in self.results]
+        self.pointed = [k for k, v in enumerate(inputs) if not self.memory[v].scalar]
+        self.scalars = [(at, k, inputs[k].aval.dtype) for at, k in self.scalar_patches]
+        self.temporaries = list(self.offsets.values())
+        self.wide = any(isinstance(s, _Native) and s.steps[:, 4].any() for s in self.steps)
+        self.dynamic = [k for k, v in enumerate(self.results) if not v.aval.is_static]
+        place = {v: k for k, v in enumerate(self.results)}
+        taken: set[int] = set()
+        self.collected: list[tuple[str, Any]] = []
+        for atom in self.program.outputs:
+            if isinstance(atom, Literal):
+                self.collected.append(("literal", atom))
+            elif atom in place:
+                kind = "again" if place[atom] in taken else "result"
+                taken.add(place[atom])
+                self.collected.append((kind, place[atom]))
+            else:
+                self.collected.append(("input", inputs.index(atom)))
+        self.plain = [k for _, k in self.collected] == list(range(len(self.results))) and all(
+            kind == "result" for kind, _ in self.collected
+        )
+
     def run(self, arguments: Sequence[Any]) -> tuple[list[Any], dict[Sym, int]]:
         """Run on arrays and numbers, one per program input; gives the outputs' arrays."""
-        count = threads.num_threads(self.options.threads)
-        results = [_allocate(v.aval, self.memory[v].strides) for v in self.results]
+        count = threads.num_threads(self.options.threads) if self.wide else 1
+        results = [make() for make in self.makers]
         table = self.template.copy()
-        base = table.ctypes.data
+        base = address_of(table)
         scratch_bytes = self.private_from + self.per_worker * count
         scratch = _pool.take(scratch_bytes) if scratch_bytes else None
         try:
-            start = scratch.ctypes.data if scratch is not None else 0
+            start = address_of(scratch) if scratch is not None else 0
             self._fill(table, base, arguments, results, start, count)
             self._steps(table, base, arguments, results, scratch, count)
         finally:
             if scratch is not None:
                 _pool.give(scratch)
-        _raise_status(int(table[self.status_at]))
-        extents = {s: int(table[self.cells_at + k]) for s, k in self.symbols.items()}
-        return self._collect(arguments, results, extents), extents
+        _raise_status(table.item(self.status_at))
+        extents = {s: table.item(self.cells_at + k) for s, k in self.symbols.items()}
+        for k in self.dynamic:
+            results[k] = _trim(results[k], self.results[k].aval, extents)
+        if self.plain:
+            return results, extents
+        return [self._collect(kind, k, arguments, results) for kind, k in self.collected], extents
 
     def _fill(
         self,
@@ -322,18 +356,17 @@ class Executable:
         start: int,
         count: int,
     ) -> None:
-        pointers = [
-            0 if self.memory[v].scalar else a.__array_interface__["data"][0]
-            for v, a in zip(self.program.inputs, arguments, strict=True)
-        ]
-        pointers += [r.__array_interface__["data"][0] for r in results]
-        pointers += [start + offset for offset in self.offsets.values()]
+        pointers = [0] * len(arguments)
+        for k in self.pointed:
+            pointers[k] = address_of(arguments[k])
+        pointers += [address_of(r) for r in results]
+        if self.temporaries:
+            pointers += [start + offset for offset in self.temporaries]
         if len(self.patch_at):
             table[self.patch_at] = np.array(pointers, np.int64)[self.patch_from]
         if len(self.inner_at):
             table[self.inner_at] = self.inner_offset + base
-        for at, position in self.scalar_patches:
-            dtype = self.program.inputs[position].aval.dtype
+        for at, position, dtype in self.scalars:
             table[at] = scalar_bits(arguments[position], dtype)
         for at, offset in self.shared:
             table[at] = start + offset
@@ -353,7 +386,7 @@ class Executable:
         parallel = threads.address_of_parallel()
         for step in self.steps:
             if isinstance(step, _Native):
-                run(base, step.steps.ctypes.data, len(step.steps), count, parallel)
+                run(base, step.address, len(step.steps), count, parallel)
             else:
                 self._call(step.eqn, table, arguments, results, scratch)
 
@@ -414,20 +447,15 @@ class Executable:
         value = arguments[self.program.inputs.index(atom)]
         return np.asarray(value, dtype=atom.aval.dtype)
 
-    def _collect(
-        self, arguments: Sequence[Any], results: list[Any], extents: dict[Sym, int]
-    ) -> list[Any]:
-        out: list[Any] = []
-        trimmed = {var: _trim(results[k], var.aval, extents) for k, var in enumerate(self.results)}
-        for atom in self.program.outputs:
-            if isinstance(atom, Literal):
-                out.append(np.array(atom.value))
-            elif atom in trimmed:
-                out.append(trimmed[atom])
-            else:
-                value = arguments[self.program.inputs.index(atom)]
-                out.append(np.array(value, dtype=atom.aval.dtype))
-        return out
+    def _collect(self, kind: str, k: Any, arguments: Sequence[Any], results: list[Any]) -> Any:
+        """One output: a result, a copy of one that is returned twice, an input or a literal."""
+        if kind == "result":
+            return results[k]
+        if kind == "again":
+            return results[k].copy(order="K")
+        if kind == "literal":
+            return np.array(k.value)
+        return np.array(arguments[k], dtype=self.program.inputs[k].aval.dtype)
 
 
 def _aligned(nbytes: int) -> int:
@@ -444,14 +472,35 @@ def _is_wide(elements: int, work: int) -> bool:
     return elements * (work * cost.OPERATION_NS + 0.1) > cost.SERIAL_NS
 
 
-def _allocate(aval: Aval, strides: tuple[int, ...]) -> Any:
-    """A fresh array with axes in the order of `strides`; symbolic extents get their bound."""
+def _maker(aval: Aval, strides: tuple[int, ...]) -> Callable[[], Any]:
+    """Makes fresh arrays with axes in the order of `strides`; symbolic extents get their bound."""
     shape = tuple(e if isinstance(e, int) else e.bound for e in aval.shape)
+    dtype = aval.dtype
     order = sorted(range(len(shape)), key=lambda k: -strides[k])
     if order == list(range(len(shape))):
-        return np.empty(shape, aval.dtype)
-    whole = np.empty(tuple(shape[k] for k in order), aval.dtype)
-    return whole.transpose(tuple(order.index(k) for k in range(len(shape))))
+        return lambda: np.empty(shape, dtype)
+    packed, step = [0] * len(shape), dtype.itemsize
+    for k in reversed(order):
+        packed[k] = step
+        step *= max(shape[k], 1)
+    pattern = np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, packed)
+    return lambda: np.empty_like(pattern)
+
+
+def _probe() -> Callable[[Any], int]:
+    """How to read an array's address: from NumPy's public struct where its place is as expected."""
+    sample = np.empty(1)
+    offset = 2 * ctypes.sizeof(ctypes.c_void_p)
+    word = ctypes.c_size_t.from_address
+
+    def fast(array: Any) -> int:
+        return word(id(array) + offset).value
+
+    def slow(array: Any) -> int:
+        return int(array.__array_interface__["data"][0])
+
+    known = sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED")
+    return fast if known and fast(sample) == slow(sample) else slow
 
 
 def _trim(array: Any, aval: Aval, extents: dict[Sym, int]) -> Any:
@@ -479,3 +528,6 @@ def _raise_status(status: int) -> None:
         raise FjitValueError(
             "zero-size array to reduction operation which has no identity (a mask selected nothing)"
         )
+
+
+address_of = _probe()
