@@ -428,10 +428,11 @@ def logsumexp(
     shifted, largest = _shifted(x, axis)
     if not keepdims:
         largest = np.squeeze(largest, axis=_axes(axis, x.ndim))
-    value: Array = _scalar(as_dtype(largest + _log_of_sum(shifted, axis, keepdims), dtype))
+    value = _scalar(as_dtype(largest + _log_of_sum(shifted, axis, keepdims), dtype))
     if not return_sign:
         return value
-    return value, _scalar(as_dtype(np.where(np.isneginf(value), 0, 1), dtype))
+    sign: Array = np.where(np.isneginf(value), 0, 1)
+    return value, _scalar(as_dtype(sign, dtype))
 
 
 def _axes(axis: Any, ndim: int) -> Any:
