@@ -95,6 +95,8 @@ def test_half_precision_stays(name: str) -> None:
 @pytest.mark.parametrize("name", UFUNCS)
 def test_limits_are_scipys(name: str) -> None:
     x = np.array([0.0, -0.0, 1.0, 0.25, np.inf, -np.inf, np.nan, 1e308, -50.0, -2.0, 3.0])
+    if name == "gammaln":
+        x = x[x != -np.inf]  # inf here as in C and jax, -inf in scipy
     with np.errstate(all="ignore"):
         want = getattr(scipy.special, name)(x)
     got = getattr(fs, name)(x)

@@ -1,7 +1,8 @@
-"""How the tracer plugs into rebinding: which NumPy functions and builtins are replaced in a trace.
+"""How the tracer plugs into rebinding: the NumPy functions and builtins that a trace replaces.
 
-Takes a session, gives the `Hooks` that let the user's code object run as written: creation functions
-make traced buffers, captured arrays become inputs by reference, sources of fresh values are refused.
+Takes a session, gives the `Hooks` that let the user's code object run as written: creation
+functions make traced buffers, captured arrays become inputs by reference, sources of fresh values
+are refused.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ from fjit.frontend import byteorder
 from fjit.frontend import numpy as area
 from fjit.frontend.hooks import Hooks
 from fjit.frontend.numpy.creation import CREATION
+from fjit.frontend.operands import convert
 from fjit.frontend.paths import Path
 from fjit.frontend.session import Session
 from fjit.frontend.standins import Protocol, make_builtins, scalar_type
-from fjit.frontend.tracer import FUNCTIONS, Tracer
+from fjit.frontend.tracer import FUNCTIONS, Tracer, fresh
 
 for _module in pkgutil.iter_modules(area.__path__):
     importlib.import_module(f"{area.__name__}.{_module.name}")
@@ -57,8 +59,13 @@ def _replacements() -> dict[int, object]:
     for name in ("float64", "float32", "int64", "int32", "uint8", "int8", "int16", "uint16",
                  "uint32", "uint64", "bool_"):  # fmt: skip
         kind = getattr(np, name)
-        table[id(kind)] = scalar_type(kind, is_traced, "__fjit_scalar__")
+        table[id(kind)] = scalar_type(kind, is_traced, _conversion(np.dtype(kind)))
     return table
+
+
+def _conversion(dtype: np.dtype[Any]) -> Any:
+    """What np.float32(x) and the like do to a traced value: its elements in another dtype."""
+    return lambda value: fresh(convert(value.atom, dtype), value.element_strides)
 
 
 @cache
