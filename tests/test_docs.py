@@ -1,0 +1,98 @@
+"""The documentation runs: its Python blocks, in order, and its output blocks are what they print.
+
+A `python` block is executed, all blocks of a page in one namespace. A `text` block that follows it
+with nothing in between is its output; a line `...` stands for any lines. Blocks of other languages
+are for the eye. `make golden` rewrites outputs without `...`; review the difference like code.
+"""
+
+import contextlib
+import io
+import linecache
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+BLOCK = re.compile(
+    r"^```python\n(?P<code>.*?)^```$(?:\n\n```text\n(?P<output>.*?)^```$)?", re.M | re.S
+)
+LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)(?:#[^)]*)?\)")
+ELLIPSIS = "...\n"
+
+
+class Block(NamedTuple):
+    """A block of code, where it starts, and what it should print (None: anything)."""
+
+    code: str
+    line: int
+    output: str | None
+    span: tuple[int, int]
+
+
+def blocks(text: str) -> Iterator[Block]:
+    """The Python blocks of a page, in order."""
+    for match in BLOCK.finditer(text):
+        line = text.count("\n", 0, match.start("code"))
+        yield Block(match["code"], line, match["output"], match.span("output"))
+
+
+def printed(block: Block, page: Path, names: dict[str, object]) -> str:
+    """What a block prints; its lines are numbered as in the page, so that errors show them."""
+    name, source = str(page), "\n" * block.line + block.code
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    with contextlib.redirect_stdout(io.StringIO()) as stream:
+        exec(compile(source, name, "exec"), names)
+    return stream.getvalue()
+
+
+def matches(expected: str, seen: str) -> bool:
+    """Whether `seen` is `expected`, where a line `...` stands for any lines."""
+    parts = re.split(r"^\.\.\.\n", expected, flags=re.M)
+    return re.fullmatch("(?:.*\n)*".join(map(re.escape, parts)), seen) is not None
+
+
+def id_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=id_of)
+def test_page(page: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    text = page.read_text(encoding="utf-8")
+    names: dict[str, object] = {"__name__": "__main__"}
+    fresh: list[tuple[tuple[int, int], str]] = []
+    for block in blocks(text):
+        seen = printed(block, page, names)
+        if block.output is None:
+            continue
+        if request.config.getoption("--golden-update") and ELLIPSIS not in block.output:
+            fresh.append((block.span, seen))
+            continue
+        assert matches(block.output, seen), f"{page.name}:{block.line} prints\n{seen}"
+    for (start, end), seen in reversed(fresh):
+        text = text[:start] + seen + text[end:]
+    if fresh:
+        page.write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=id_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    targets = LINK.findall(page.read_text(encoding="utf-8"))
+    assert [t for t in targets if not (page.parent / t).exists()] == []
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    listed = re.findall(r": ([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.M)
+    assert sorted(listed) == sorted(page.name for page in PAGES if page.parent.name == "docs")
+
+
+def test_outputs_are_compared() -> None:
+    text = "```python\nprint(1)\nprint(2)\nprint(3)\n```\n\n```text\n1\n...\n```\n"
+    (block,) = blocks(text)
+    assert printed(block, Path("page.md"), {}) == "1\n2\n3\n"
+    assert matches("1\n...\n", "1\n2\n3\n") and matches("...\n3\n", "1\n2\n3\n")
+    assert not matches("2\n...\n", "1\n2\n3\n") and not matches("1\n2\n", "1\n2\n3\n")
