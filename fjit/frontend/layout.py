@@ -61,6 +61,12 @@ def k_order(ndim: int, operands: list[Strides]) -> tuple[int, ...]:
     return tuple(reversed(inner_first))
 
 
+def iteration_order(shape: Shape, strides: Strides) -> tuple[int, ...]:
+    """The axis order NumPy's iterator picks for one operand: as `k_order`, not as a copy's."""
+    spread = (0 if e == 1 else s for e, s in zip(shape, strides, strict=True))
+    return k_order(len(shape), [tuple(spread)])
+
+
 def _swaps(operands: list[Strides], outer: int, inner: int) -> bool | None:
     """Whether `outer` must move inside `inner`; None where no operand tells."""
     verdict: bool | None = None

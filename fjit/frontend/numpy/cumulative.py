@@ -18,6 +18,7 @@ from fjit.core.ir import Atom
 from fjit.core.trace import where as user_line
 from fjit.errors import FjitTypeError, FjitValueError, unsupported_function
 from fjit.frontend import operands as ops
+from fjit.frontend.layout import iteration_order, ordered_strides
 from fjit.frontend.numpy import ufuncs
 from fjit.frontend.numpy.arrays import array, as_tracer, axis_of, order_strides
 from fjit.frontend.numpy.reduction_core import accumulation_dtype
@@ -55,8 +56,8 @@ def accumulate_ufunc(
     else:
         wide = _resolve(ufunc, x, out)
     atom = _cumulated(ops.convert(x.atom, wide), op, place)
-    strides = order_strides(x.static_shape, x.element_strides, "K")
-    return ops.store(array(atom, strides), out)
+    order = iteration_order(x.static_shape, x.element_strides)
+    return ops.store(array(atom, ordered_strides(x.static_shape, order)), out)
 
 
 def _resolve(ufunc: np.ufunc, x: Tracer, out: Any) -> np.dtype[Any]:

@@ -25,7 +25,7 @@ from fjit.core.ir import Atom, Extent, Shape, Sym
 from fjit.core.trace import where as user_line
 from fjit.errors import FjitTypeError, FjitValueError, unsupported_function
 from fjit.frontend import operands as ops
-from fjit.frontend.layout import axis_order, ordered_strides
+from fjit.frontend.layout import iteration_order, ordered_strides
 from fjit.frontend.numpy.arrays import as_tracer
 from fjit.frontend.numpy.ufunc_table import F16
 from fjit.frontend.session import current
@@ -85,13 +85,14 @@ def finish(
     atom: Atom, source: Tracer, axes: tuple[int, ...], keepdims: bool, out: Any = None
 ) -> Any:
     """A reduction's result in K-order of its source, with the axes kept if asked, or in `out`."""
-    strides = source.element_strides
+    order = iteration_order(source.static_shape, source.element_strides)
     if keepdims and axes:
         shape = kept_shape(source.static_shape, axes)
         atom = current().trace.emit(p.reshape, atom, shape=shape)
     elif axes:
-        strides = tuple(s for k, s in enumerate(strides) if k not in axes)
-    result = fresh(atom, ordered_strides(atom.aval.shape, axis_order(strides)))
+        kept = [k for k in range(source.ndim) if k not in axes]
+        order = tuple(kept.index(k) for k in order if k not in axes)
+    result = fresh(atom, ordered_strides(atom.aval.shape, order))
     return ops.store(result, out)
 
 
