@@ -34,8 +34,8 @@ check:  ## everything CI runs: tests, lint, format, types
 check-slow: $(VENV)/.stamp  ## run the slow tests: thousands of random programs
 	$(BIN)/python -m pytest -q -m slow -n 2 $(ARGS)
 
-golden: $(VENV)/.stamp  ## rewrite the golden texts; review the difference like code
-	$(BIN)/python -m pytest -q tests/golden --golden-update $(ARGS)
+golden: $(VENV)/.stamp  ## rewrite the golden texts and the outputs in docs/; review the difference like code
+	$(BIN)/python -m pytest -q tests/golden tests/test_docs.py --golden-update $(ARGS)
 
 bench: $(BENCH)/.stamp  ## time every case against every peer; ARGS="--only softmax" and the like
 	$(BENCH)/bin/python -m fjit bench $(ARGS)

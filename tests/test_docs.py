@@ -11,9 +11,12 @@ import linecache
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+
+from fjit.backend import scalar
+from fjit.core import primitives
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -53,6 +56,19 @@ def matches(expected: str, seen: str) -> bool:
     """Whether `seen` is `expected`, where a line `...` stands for any lines."""
     parts = re.split(r"^\.\.\.\n", expected, flags=re.M)
     return re.fullmatch("(?:.*\n)*".join(map(re.escape, parts)), seen) is not None
+
+
+@pytest.fixture(autouse=True)
+def tables() -> Iterator[None]:
+    """Take out again what a page adds to the tables of primitives."""
+    known: list[dict[Any, Any]] = [
+        primitives.PRIMITIVES, primitives.TYPE_RULES, primitives.MEANINGS, scalar.ROWS
+    ]  # fmt: skip
+    before = [dict(table) for table in known]
+    yield
+    for table, rows in zip(known, before, strict=True):
+        table.clear()
+        table.update(rows)
 
 
 def id_of(page: Path) -> str:
