@@ -92,7 +92,7 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("function", metavar="MODULE:FUNCTION", help="a module or file, and a function in it")
     add("--args", nargs="*", default=[], metavar="ARG",
-        help="arguments: f32[4096,1024] makes such an array; 3.0, True, 'text' stand for themselves")  # fmt: skip
+        help="arguments: f32[4096,1024] makes such an array; 3.0 and 'text' mean themselves")  # fmt: skip
     add("--target", choices=TARGETS, help="what to compile for")
     add("--fusion", choices=FUSIONS, help="how to decide what shares a kernel")
     add("--compare", nargs="+", default=[], metavar="PLAN", help="plans to show side by side")
@@ -258,8 +258,7 @@ def argument(text: str, seed: int = 0) -> Any:
 def _array(shape: tuple[int, ...], dtype: np.dtype, seed: int) -> Any:
     """The same values for the same shape, dtype and position: normal, counting, or mixed."""
     if dtype.kind in "fc":
-        values = np.random.default_rng(seed).standard_normal(shape)
-    else:
-        count = int(np.prod(shape, dtype=np.int64))
-        values = (np.arange(count) % (2 if dtype.kind == "b" else 100)).reshape(shape)
+        return np.asarray(np.random.default_rng(seed).standard_normal(shape)).astype(dtype)[()]
+    count = int(np.prod(shape, dtype=np.int64))
+    values = (np.arange(count) % (2 if dtype.kind == "b" else 100)).reshape(shape)
     return values.astype(dtype)[()]

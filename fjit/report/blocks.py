@@ -73,3 +73,17 @@ def number(count: float) -> str:
     '65,536'
     """
     return f"{count:,.0f}" if float(count).is_integer() else f"{count:,.3g}"
+
+
+def amount(count: float) -> str:
+    """A count to three digits, with k, M, G or T for thousands.
+
+    >>> amount(253952)
+    '254 k'
+    """
+    value = float(count)
+    for unit in ("", " k", " M", " G"):
+        if value < 999.5:
+            return f"{value:.3g}{unit}"
+        value /= 1000
+    return f"{value:.3g} T"

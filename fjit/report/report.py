@@ -17,7 +17,7 @@ from pathlib import Path
 
 from fjit.optimize.plan import Decision
 from fjit.report import html, text
-from fjit.report.blocks import Block, Heading, Paragraph, Table, duration, nbytes, number
+from fjit.report.blocks import Block, Heading, Paragraph, Table, amount, duration, nbytes, number
 
 __all__ = ["Call", "Comparison", "Decision", "Kernel", "Report"]
 
@@ -139,7 +139,7 @@ class Report:
         return text
 
     def _steps(self) -> Table:
-        header = ("step", "loops", "read", "written", "flops", "registers", "spills", "estimated")
+        header = ("step", "loops", "read", "written", "flops", "regs", "spills", "estimated")
         rows = [(k.name, *_kernel_cells(k)) for k in self.kernels]
         for call in reversed(self.calls):
             moved = nbytes(call.bytes_read), nbytes(call.bytes_written)
@@ -193,7 +193,7 @@ class Comparison:
             row = (
                 label, number(len(report.kernels)), number(len(report.calls)),
                 nbytes(report.bytes_read), nbytes(report.bytes_written),
-                number(sum(k.flops for k in report.kernels)),
+                amount(sum(k.flops for k in report.kernels)),
                 duration(report.estimated_ns), duration(sum(measured) if measured else None),
             )  # fmt: skip
             rows.append(row)
@@ -212,7 +212,7 @@ def _kernel_cells(kernel: Kernel) -> tuple[str, ...]:
         " x ".join(map(str, kernel.iteration_space)) or "1",
         nbytes(kernel.bytes_read),
         nbytes(kernel.bytes_written),
-        number(kernel.flops),
+        amount(kernel.flops),
         _foreseen(kernel.predicted_registers, kernel.actual_registers),
         _foreseen(kernel.predicted_spills, kernel.actual_spills),
         duration(kernel.estimated_ns),

@@ -1,7 +1,7 @@
 """Blocks as plain text for a terminal or a file: ASCII only, no wider than asked where words allow.
 
 Takes blocks and a width, gives text. Invariant: no word of a cell is lost; columns that do not fit
-are wrapped, numbers are not.
+are wrapped, numbers are not, and a table that still does not fit is written row by row.
 
     Table(("kernel", "read"), (("k0_exp", "64 B"),))    ->    kernel  read
                                                               ------  ----
@@ -54,11 +54,24 @@ def _table(table: Table, width: int) -> str:
     rows = [tuple(map(ascii_only, row)) for row in table.rows]
     header = tuple(map(ascii_only, table.header))
     widths = _widths(header, rows, table.numeric, width)
+    if sum(widths) + len(GAP) * (len(widths) - 1) > width:
+        return _records(header, rows, width)
     lines = _row(header, widths, table.numeric)
     lines.append(GAP.join("-" * w for w in widths))
     for row in rows:
         lines += _row(row, widths, table.numeric)
     return "\n".join(lines)
+
+
+def _records(header: tuple[str, ...], rows: list[tuple[str, ...]], width: int) -> str:
+    """The rows of a table that does not fit, each as a paragraph that names its cells."""
+    paragraphs = []
+    for row in rows:
+        cells = [f"{name} {cell}" for name, cell in zip(header, row, strict=True) if cell]
+        paragraphs.append(
+            textwrap.fill(", ".join(cells), width, subsequent_indent="    ", break_long_words=False)
+        )
+    return "\n".join(paragraphs)
 
 
 def _widths(
