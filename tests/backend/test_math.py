@@ -78,7 +78,7 @@ UNARY = {
 BINARY = {
     "atan2":      Row(1.0, 1.0, -9, 9, np.arctan2, mpmath.atan2),
     "hypot":      Row(1.0, 1.0, -9, 9, np.hypot, mpmath.hypot),
-    "pow":        Row(1.0, 1.0, -9, 9, np.power, real(mpmath.power)),
+    "pow":        Row(1.0, 1.5, -9, 9, np.power, real(mpmath.power)),
     "logaddexp":  Row(1.0, 1.0, -9, 9, np.logaddexp, None),
     "logaddexp2": Row(1.0, 1.0, -9, 9, np.logaddexp2, None),
     "fmod":       Row(0.0, 0.0, -9, 9, np.fmod, None),
@@ -256,6 +256,35 @@ def test_binary_against_mpmath(name: str, element: Ty, dtype: type) -> None:
     got = compile_function(name, element.with_lanes(4), 2)(x, y)
     want = exact_values(row.exact, dtype, x, y)
     check(ulps(got, want), row.bound32 if dtype is np.float32 else row.bound64, x, y, got)
+
+
+@pytest.mark.parametrize(("element", "dtype"), FLOATS, ids=["f32", "f64"])
+def test_pow_with_results_of_every_size(element: Ty, dtype: type) -> None:
+    rng = np.random.default_rng(8)
+    near_one = 1 + rng.normal(size=40_000) * 2.0 ** -rng.integers(1, 50, 40_000)
+    spread = [np.exp(rng.uniform(-700, 700, 40_000)), rng.uniform(0.7, 1.42, 40_000), near_one]
+    with np.errstate(all="ignore"):
+        x = np.abs(np.concatenate(spread)).astype(dtype)
+        top = np.log(float(np.finfo(dtype).max)) * 1.06  # beyond overflow and into subnormals
+        y = (rng.uniform(-top, top, x.size) / np.log(x.astype(WIDE[dtype]))).astype(dtype)
+        want = np.power(x.astype(WIDE[dtype]), y.astype(WIDE[dtype]))
+    got = compile_function("pow", element.with_lanes(8), 2)(x, y)
+    check(ulps(got, want), 1.0 if dtype is np.float32 else 1.5, x, y, got)
+
+
+@pytest.mark.parametrize(("element", "dtype"), FLOATS, ids=["f32", "f64"])
+@pytest.mark.parametrize("lane", range(8))
+def test_pow_lanes_do_not_depend_on_their_neighbours(lane: int, element: Ty, dtype: type) -> None:
+    with np.errstate(over="ignore"):
+        odd = np.array([0.0, -0.0, -2.5, np.inf, np.nan, 1e-310, 1e-40, 1e300, 1e38], dtype)
+    x = np.random.default_rng(9).uniform(0.1, 9, (odd.size, 8)).astype(dtype)
+    y = np.random.default_rng(10).uniform(-9, 9, (odd.size, 8)).astype(dtype)
+    pow8 = compile_function("pow", element.with_lanes(8), 2)
+    alone = pow8(x.ravel(), y.ravel()).reshape(x.shape)
+    x[:, lane] = odd
+    beside = pow8(x.ravel(), y.ravel()).reshape(x.shape)
+    alone[:, lane] = beside[:, lane]
+    np.testing.assert_array_equal(beside, alone)
 
 
 @pytest.mark.parametrize(("element", "dtype"), FLOATS, ids=["f32", "f64"])

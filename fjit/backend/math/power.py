@@ -1,12 +1,11 @@
 """cbrt, rsqrt, hypot and fmod.
 
-    pow(x, y)  ->  exp(y * log|x|) in two parts, then the sign and the special values of C99
+    cbrt(x)  ->  y = m**(-1/3) by iteration, without a division ; m y^2, corrected by the remainder
+    fmod(x, y)  ->  x - y trunc(x / y) in one multiply-add, exact while the quotient is below 2**52
+                    (2**23 for float32); larger quotients take a loop
 
-float32 pow goes through float64 polynomials of just enough terms. For float64 the logarithm is
-n ln 2 + 2 atanh(s), s = (m - 1)/(m + 1), whose first two terms are kept in two parts (relative
-error 2**-65). cbrt iterates on m**(-1/3) without a division and corrects by the exact remainder.
-fmod is exact: a remainder with a quotient below 2**52 (2**23 for float32) is exact in one
-multiply-add, and larger quotients take a loop. Errors: pow below 1, the others below 1.
+cbrt and rsqrt are corrected once by an exact remainder; hypot keeps its squares in two parts.
+Errors are below 1 unit in the last place; fmod is exact.
 """
 
 from fjit.backend.emitter import F64, Emitter, Ty, Val
