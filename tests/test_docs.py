@@ -44,8 +44,8 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 def printed(block: Block, page: Path, names: dict[str, object]) -> str:
-    """What a block prints; its lines are numbered as in the page, so that errors show them."""
-    name, source = str(page), "\n" * block.line + block.code
+    """What a block prints; its lines are those of the page, in errors and in sources."""
+    name, source = id_of(page), "\n" * block.line + block.code
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     with contextlib.redirect_stdout(io.StringIO()) as stream:
         exec(compile(source, name, "exec"), names)
@@ -72,7 +72,8 @@ def tables() -> Iterator[None]:
 
 
 def id_of(page: Path) -> str:
-    return str(page.relative_to(ROOT))
+    """The page's path in the project, the same on every machine."""
+    return page.relative_to(ROOT).as_posix()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=id_of)
@@ -109,6 +110,6 @@ def test_every_page_is_in_the_navigation() -> None:
 def test_outputs_are_compared() -> None:
     text = "```python\nprint(1)\nprint(2)\nprint(3)\n```\n\n```text\n1\n...\n```\n"
     (block,) = blocks(text)
-    assert printed(block, Path("page.md"), {}) == "1\n2\n3\n"
+    assert printed(block, ROOT / "page.md", {}) == "1\n2\n3\n"
     assert matches("1\n...\n", "1\n2\n3\n") and matches("...\n3\n", "1\n2\n3\n")
     assert not matches("2\n...\n", "1\n2\n3\n") and not matches("1\n2\n", "1\n2\n3\n")
