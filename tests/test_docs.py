@@ -79,20 +79,20 @@ def id_of(page: Path) -> str:
 @pytest.mark.parametrize("page", PAGES, ids=id_of)
 def test_page(page: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    text = page.read_text(encoding="utf-8")
+    text = before = page.read_text(encoding="utf-8")
+    update = request.config.getoption("--golden-update")
     names: dict[str, object] = {"__name__": "__main__"}
-    fresh: list[tuple[tuple[int, int], str]] = []
-    for block in blocks(text):
+    for number in range(len(list(blocks(text)))):
+        block = list(blocks(text))[number]  # outputs above it may have moved it
         seen = printed(block, page, names)
         if block.output is None:
             continue
-        if request.config.getoption("--golden-update") and ELLIPSIS not in block.output:
-            fresh.append((block.span, seen))
-            continue
-        assert matches(block.output, seen), f"{page.name}:{block.line} prints\n{seen}"
-    for (start, end), seen in reversed(fresh):
-        text = text[:start] + seen + text[end:]
-    if fresh:
+        if update and ELLIPSIS not in block.output:
+            start, end = block.span
+            text = text[:start] + seen + text[end:]
+        else:
+            assert matches(block.output, seen), f"{page.name}:{block.line} prints\n{seen}"
+    if text != before:
         page.write_text(text, encoding="utf-8")
 
 
