@@ -14,6 +14,7 @@ import numpy as _np
 from fjit.core.dtypes import COMPILED as _COMPILED
 from fjit.errors import FjitAttributeError as _FjitAttributeError
 from fjit.frontend import binding as _binding  # registers every traced function
+from fjit.frontend.foreign import instead_of as _instead_of
 from fjit.frontend.tracer import FUNCTIONS as _FUNCTIONS
 from fjit.frontend.tracer import UFUNCS as _UFUNCS
 
@@ -49,8 +50,8 @@ globals().update({name: _NAMES[name] for name in __all__})
 def __getattr__(name: str) -> Any:  # whatever NumPy's namespace holds
     if name in _NAMES:
         raise _FjitAttributeError(
-            f"fjit.numpy has no {name}: numpy.{name} cannot be fused. Call numpy.{name} outside of "
-            "the fused function, on arrays, or write it with functions of fjit.numpy."
+            f"fjit.numpy has no {name}, as numpy.{name} cannot be fused: "
+            f"{_instead_of(_NAMES[name])}"
         )
     raise _FjitAttributeError(f"fjit.numpy has no {name}, and neither has numpy")
 

@@ -7,6 +7,7 @@ they are fused functions themselves, compiled once per dtype, with `explain`, `l
 """
 
 from fjit.api import fuse
+from fjit.frontend import activations as _activations
 from fjit.frontend import special as _traced
 
 erf = fuse(_traced.erf)
@@ -23,10 +24,10 @@ entr = fuse(_traced.entr)
 softmax = fuse(static_argnames="axis")(_traced.softmax)
 log_softmax = fuse(static_argnames="axis")(_traced.log_softmax)
 logsumexp = fuse(static_argnames=("axis", "keepdims", "return_sign"))(_traced.logsumexp)
-relu = fuse(_traced.relu)
-gelu = fuse(static_argnames="approximate")(_traced.gelu)
-silu = swish = fuse(_traced.silu)
-softplus = fuse(_traced.softplus)
+relu = fuse(_activations.relu)
+gelu = fuse(static_argnames="approximate")(_activations.gelu)
+silu = swish = fuse(_activations.silu)
+softplus = fuse(_activations.softplus)
 
 __all__ = [
     "digamma", "entr", "erf", "erfc", "expit", "gammaln", "gelu", "log_expit", "log_ndtr",

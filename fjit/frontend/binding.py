@@ -20,6 +20,7 @@ import numpy as np
 from fjit.errors import UnsupportedError
 from fjit.frontend import byteorder
 from fjit.frontend import numpy as area
+from fjit.frontend import special as _special  # registers the ufuncs of scipy.special
 from fjit.frontend.hooks import Hooks
 from fjit.frontend.numpy.creation import CREATION
 from fjit.frontend.operands import convert
@@ -48,9 +49,14 @@ def _select(condition: object, a: object, b: object) -> object:
     return FUNCTIONS[np.where](condition, a, b)
 
 
+def _len(value: object) -> object:
+    """len(), which for a traced array may be a traced int."""
+    return value.shape[0] if isinstance(value, Tracer) and value.ndim else len(value)  # type: ignore[arg-type]
+
+
 @cache
 def _builtins() -> dict[str, object]:
-    return make_builtins(Protocol(is_traced, _select))
+    return {**make_builtins(Protocol(is_traced, _select)), "len": _len}
 
 
 @cache

@@ -34,7 +34,6 @@ class Buffer:
     writeable: bool = True
     argument: int | None = None
     version: int = 0
-    made_at: str = ""
     swapped: bool = False
 
 
@@ -129,10 +128,12 @@ def is_tracing() -> bool:
     return bool(_stack.sessions)
 
 
-def check_open(buffer: Buffer, trace: Trace) -> None:
-    """Raise LeakedTracerError if the trace that made `buffer` has ended."""
-    if not trace.open:
-        raise leaked_error(buffer.made_at or "an unknown place")
+def leaked(trace: Trace, value: Atom) -> LeakedTracerError:
+    """The error for a value that is used after its trace has ended; it names where it was made."""
+    for eqn in trace.eqns:
+        if value in eqn.outputs and eqn.source is not None:
+            return leaked_error(str(eqn.source))
+    return leaked_error("the call itself: it is an argument or a captured array")
 
 
 class open_session:

@@ -1,12 +1,12 @@
-"""Special functions and activations on traced arrays, as scipy.special and jax.nn name them.
+"""Special functions on traced arrays, as scipy.special names them.
 
 Takes what a NumPy function takes, gives traced results. Functions of one argument work in float32
-for float32 and in float64 for everything else, as scipy.special's ufuncs do; softmax and its kin,
-and the activations, keep float16 too (computed in float32, rounded once) and make float64 of
-integers. Everything but four primitives is a composition of NumPy functions; errors are at most 4
-units in the last place where a docstring names no other bound.
+for float32 and in float64 for everything else, as scipy.special's ufuncs do; softmax and its kin
+keep float16 too (computed in float32, rounded once) and make float64 of integers. Everything but
+four primitives is a composition of NumPy functions; errors are at most 4 units in the last place
+where a docstring names no other bound.
 
-    silu(x)      records      b = abs a; c = neg b; d = exp c; ...
+    expit(x)      records      b = abs a; c = neg b; d = exp c; ...
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from fjit.core import dtypes
 from fjit.core import primitives as p
 from fjit.core.ir import Primitive
 from fjit.frontend import operands as ops
+from fjit.frontend.foreign import SCIPY_SPECIAL
 from fjit.frontend.numpy.arrays import as_dtype, as_tracer
 from fjit.frontend.numpy.ufunc_table import F16
 from fjit.frontend.session import current
@@ -33,7 +34,6 @@ ROOT_HALF: Final = math.sqrt(0.5)
 ROOT_HALF_REST: Final = -4.833646656726457e-17  # sqrt(1/2) - ROOT_HALF
 TAIL: Final = -30.0  # where the series of log_ndtr takes over
 TAIL_SERIES: Final = (-1.0, 3.0, -15.0, 105.0, -945.0, 10395.0)  # (-1)^k (2k - 1)!!
-GELU_CUBE: Final = 0.044715  # Hendrycks & Gimpel 2016
 
 
 # ---- operands -----------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ def _floating(x: Any) -> Array:
     return as_dtype(x, dtypes.F32 if x.dtype == dtypes.F32 else dtypes.F64)
 
 
-def _working(x: Any) -> tuple[Array, DType]:
+def working(x: Any) -> tuple[Array, DType]:
     """`x` in the dtype to compute in, and the dtype of the result."""
     x = as_tracer(x)
     if x.dtype == F16:
@@ -216,7 +216,7 @@ def logit(x: Any) -> Any:
     return _scalar(np.where(middle, 2 * np.arctanh(2 * x - 1), np.log(x / (1 - x))))
 
 
-def _ndtr(x: Array) -> Array:
+def normal_cdf(x: Array) -> Array:
     """The normal distribution function of a floating array.
 
     The rounding of x / sqrt(2), exact by Dekker's product, is made good by erfc's logarithmic
@@ -265,7 +265,7 @@ def ndtr(x: Any) -> Any:
     >>> fjit.special.ndtr(0.0)
     np.float64(0.5)
     """
-    return _ndtr(_floating(x))
+    return normal_cdf(_floating(x))
 
 
 def log_ndtr(x: Any) -> Any:
@@ -287,7 +287,7 @@ def log_ndtr(x: Any) -> Any:
     x = _floating(x)
     wide = as_dtype(x, dtypes.F64)
     near = np.maximum(wide, TAIL)
-    share = _ndtr(-np.abs(near))
+    share = normal_cdf(-np.abs(near))
     body = np.where(near > 0, np.log1p(-share), np.log(share))
     far = np.minimum(wide, TAIL)
     step = 1 / (far * far)
@@ -369,7 +369,7 @@ def softmax(x: Any, axis: Any = None) -> Any:
     >>> fjit.special.softmax(np.zeros((2, 4)), axis=1)[0]
     array([0.25, 0.25, 0.25, 0.25])
     """
-    x, dtype = _working(x)
+    x, dtype = working(x)
     weights: Array = np.exp(x - np.max(x, axis=axis, keepdims=True))
     return as_dtype(weights / np.sum(weights, axis=axis, keepdims=True), dtype)
 
@@ -390,7 +390,7 @@ def log_softmax(x: Any, axis: Any = None) -> Any:
     >>> fjit.special.log_softmax(np.array([1000.0, 0.0]))
     array([    0., -1000.])
     """
-    x, dtype = _working(x)
+    x, dtype = working(x)
     shifted, _ = _shifted(x, axis)
     return as_dtype(shifted - _log_of_sum(shifted, axis, True), dtype)
 
@@ -422,7 +422,7 @@ def logsumexp(
     >>> fjit.special.logsumexp(np.array([1000.0, 1000.0]))
     np.float64(1000.6931471805599)
     """
-    x, dtype = _working(a)
+    x, dtype = working(a)
     if b is not None:
         return _weighted(x, as_dtype(as_tracer(b), x.dtype), axis, keepdims, return_sign, dtype)
     shifted, largest = _shifted(x, axis)
@@ -454,85 +454,7 @@ def _weighted(
     return value, _scalar(as_dtype(np.sign(total), dtype))
 
 
-# ---- activations --------------------------------------------------------------------------------
-
-
-def relu(x: Any) -> Any:
-    """max(x, 0); NaN stays NaN.
-
-    Args:
-        x: Real array or number of any shape.
-
-    Returns:
-        An array of x's shape and dtype.
-
-    >>> import numpy as np, fjit.special
-    >>> fjit.special.relu(np.array([-1.0, 2.0]))
-    array([0., 2.])
-    """
-    return np.maximum(as_tracer(x), 0)
-
-
-def gelu(x: Any, approximate: bool = True) -> Any:
-    """x times the standard normal distribution function of x.
-
-    Args:
-        x: Real array or number of any shape.
-        approximate: Whether the distribution function is replaced by its approximation through
-            tanh; True, as in jax.nn.
-
-    Returns:
-        An array of x's shape and floating dtype (float64 for integers); -0.0 at -inf. With
-        approximate=True the error in the far negative tail grows with the size of tanh's argument.
-
-    Source: D. Hendrycks and K. Gimpel, arXiv:1606.08415.
-
-    >>> import fjit.special
-    >>> fjit.special.gelu(0.0, approximate=False)
-    np.float64(0.0)
-    """
-    x, dtype = _working(x)
-    if approximate:
-        inner = math.sqrt(8 / math.pi) * (x + GELU_CUBE * (x * x * x))
-        share = expit(inner)  # (1 + tanh(inner / 2)) / 2
-    else:
-        share = _ndtr(x)
-    return as_dtype(np.maximum(x, -40) * share, dtype)
-
-
-def silu(x: Any) -> Any:
-    """x times the logistic function of x; also called swish.
-
-    Args:
-        x: Real array or number of any shape.
-
-    Returns:
-        An array of x's shape and floating dtype (float64 for integers); -0.0 at -inf.
-
-    Source: S. Elfwing et al., arXiv:1702.03118.
-
-    >>> import fjit.special
-    >>> fjit.special.silu(0.0)
-    np.float64(0.0)
-    """
-    x, dtype = _working(x)
-    return as_dtype(np.maximum(x, -800) * expit(x), dtype)
-
-
-def softplus(x: Any) -> Any:
-    """log(1 + exp(x)).
-
-    Args:
-        x: Real array or number of any shape.
-
-    Returns:
-        An array of x's shape and floating dtype (float64 for integers).
-
-    Source: max(x, 0) + log1p(exp(-|x|)).
-
-    >>> import fjit.special
-    >>> fjit.special.softplus(0.0)
-    np.float64(0.6931471805599453)
-    """
-    x, dtype = _working(x)
-    return as_dtype(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))), dtype)
+SCIPY_SPECIAL.update(
+    digamma=digamma, entr=entr, erf=erf, erfc=erfc, expit=expit, gammaln=gammaln,
+    log_expit=log_expit, log_ndtr=log_ndtr, logit=logit, ndtr=ndtr, psi=digamma, xlogy=xlogy,
+)  # fmt: skip

@@ -23,12 +23,12 @@ from fjit.errors import (
     FjitValueError,
     ReadOnlyError,
     branch_error,
-    leaked_error,
     unsupported_function,
 )
 from fjit.frontend import views
+from fjit.frontend.foreign import foreign_ufunc, instead_of
 from fjit.frontend.layout import Strides, c_strides
-from fjit.frontend.session import Buffer, current
+from fjit.frontend.session import Buffer, current, leaked
 
 F = TypeVar("F", bound=Callable[..., Any])
 Function = Callable[..., Any]  # user-facing functions take and return anything NumPy does
@@ -136,7 +136,7 @@ class Tracer:
     def atom(self) -> Atom:
         """The present value: the buffer's, seen through the view steps."""
         if not self._trace.open:
-            raise leaked_error(self.buffer.made_at or "an unknown place")
+            raise leaked(self._trace, self.buffer.value)
         if not self.steps:
             return self.buffer.value
         if self._at != self.buffer.version or self._cached is None:
@@ -170,7 +170,7 @@ class Tracer:
     def assign(self, value: Atom) -> None:
         """Set the whole of this array (a view or a base) to `value` of its shape and dtype."""
         if not self._trace.open:
-            raise leaked_error(self.buffer.made_at or "an unknown place")
+            raise leaked(self._trace, self.buffer.value)
         if not self.buffer.writeable:
             raise ReadOnlyError(
                 f"assignment destination is read-only, at {where()}: the argument is marked "
@@ -256,11 +256,9 @@ class Tracer:
             return UFUNC_METHODS[method](ufunc, *inputs, **keywords)
         implementation = UFUNCS.get(ufunc.__name__)
         if implementation is None or getattr(np, ufunc.__name__, None) is not ufunc:
-            raise unsupported_function(
-                f"the ufunc {ufunc.__name__}",
-                "compute it outside, or write it with NumPy's own functions",
-                where(),
-            )
+            implementation = None if keywords else foreign_ufunc(ufunc)
+        if implementation is None:
+            raise unsupported_function(f"the ufunc {ufunc.__name__}", instead_of(ufunc), where())
         return implementation(*inputs, **keywords)
 
     def __array_function__(
@@ -269,9 +267,7 @@ class Tracer:
         implementation = FUNCTIONS.get(function)
         if implementation is None:
             name = f"{getattr(function, '__module__', 'numpy')}.{function.__name__}"
-            raise unsupported_function(
-                name, "call it outside, on arrays, or write it with supported functions", where()
-            )
+            raise unsupported_function(name, instead_of(function), where())
         return implementation(*args, **keywords)
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
@@ -321,6 +317,8 @@ class Tracer:
         return f"Traced<{self.aval}>" if self._trace.open else "Traced<leaked>"
 
     def __format__(self, spec: str) -> str:
+        if spec:
+            raise branch_error(f"format(..., {spec!r})", str(self.aval), where())
         return repr(self)
 
     def __copy__(self) -> Any:
@@ -340,6 +338,9 @@ class Tracer:
 
     def __fjit_int__(self) -> Any:
         return self._as_python(int, dtypes.I64)
+
+    def __fjit_complex__(self) -> NoReturn:
+        raise unsupported_function("complex()", "complex numbers are not fused yet", where())
 
     def __fjit_bool__(self) -> Any:
         return self._as_python(bool, dtypes.BOOL)
