@@ -61,6 +61,26 @@ def k_order(ndim: int, operands: list[Strides]) -> tuple[int, ...]:
     return tuple(reversed(inner_first))
 
 
+def join_order(ndim: int, operands: list[Strides]) -> tuple[int, ...]:
+    """The axis order of a join: as `k_order`, but sorted from the outermost axis inwards.
+
+    Where no operand tells, the two sorts put an axis in different places (NumPy,
+    PyArray_CreateMultiSortedStridePerm).
+    """
+    outer_first: list[int] = []
+    for axis in range(ndim):
+        place = len(outer_first)
+        for position in range(len(outer_first) - 1, -1, -1):
+            verdict = _swaps(operands, outer_first[position], axis)
+            if verdict is None:
+                continue
+            if not verdict:
+                break
+            place = position
+        outer_first.insert(place, axis)
+    return tuple(outer_first)
+
+
 def iteration_order(shape: Shape, strides: Strides) -> tuple[int, ...]:
     """The axis order NumPy's iterator picks for one operand: as `k_order`, not as a copy's."""
     spread = (0 if e == 1 else s for e, s in zip(shape, strides, strict=True))

@@ -54,9 +54,7 @@ def test_programs_are_many_and_of_every_length() -> None:
 
 
 def test_programs_reach_the_dtypes_of_the_ir() -> None:
-    text = "\n".join(
-        str(fjit.make_program(p.function)(*clone(p.arguments))) for p in MANY[:200]
-    )
+    text = "\n".join(str(fjit.make_program(p.function)(*clone(p.arguments))) for p in MANY[:200])
     for word in ("reduce", "f32", "f64", "i8", "i64", "u8", "bool", "compress", "update"):
         assert word in text
 
@@ -80,8 +78,6 @@ def test_tracebacks_show_the_lines_of_a_program() -> None:
 
 
 def test_programs_shrink() -> None:
-    program = find(
-        programs(), lambda p: "np.sum" in p.source, settings=settings(max_examples=2000)
-    )
+    program = find(programs(), lambda p: "np.sum" in p.source, settings=settings(max_examples=2000))
     assert program.source.count("\n") <= 5
     assert program.arguments[0].dtype == np.float64

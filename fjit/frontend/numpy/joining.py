@@ -21,7 +21,7 @@ from fjit.core import primitives as p
 from fjit.core.ir import Extent, Var
 from fjit.core.trace import where
 from fjit.errors import FjitTypeError, FjitValueError, ShapeError, shape_text
-from fjit.frontend.layout import k_order, ordered_strides
+from fjit.frontend.layout import join_order, ordered_strides
 from fjit.frontend.numpy import arrays
 from fjit.frontend.numpy.arrays import as_tracer, axis_of, static_int
 from fjit.frontend.numpy.shaping import ravel, reshape
@@ -81,14 +81,14 @@ def join(parts: Sequence[Tracer], axis: int, dtype: np.dtype[Any]) -> Tracer:
     alone = len(filled) == 1
     atom = filled[0] if alone else current().trace.emit(p.concat, *filled, axis=axis)
     shape = atom.aval.shape
-    strides = ordered_strides(shape, k_order(len(shape), [_told(x) for x in parts]))
+    strides = ordered_strides(shape, join_order(len(shape), [_told(x) for x in parts]))
     return arrays.array(atom, strides)
 
 
 def _told(x: Tracer) -> tuple[int, ...]:
-    """Strides as a join sees them: axes of extent 1 say nothing about the order."""
+    """Strides as a join sees them: axes of extent 1 alone say nothing about the order."""
     pairs = zip(x.static_shape, x.element_strides, strict=True)
-    return tuple(0 if extent == 1 else stride for extent, stride in pairs)
+    return tuple(0 if extent == 1 else abs(stride) + 1 for extent, stride in pairs)
 
 
 def _check_fit(parts: Sequence[Tracer], axis: int) -> None:
