@@ -24,13 +24,15 @@ from fjit.core import primitives as p
 from fjit.core.ir import Atom, Aval, Eqn, Literal, Program, Sym, Var
 from fjit.errors import FjitIndexError, FjitValueError
 from fjit.lower.assemble import Assembler
-from fjit.lower.build import BAD_INDEX, EMPTY_REDUCTION, Memory
+from fjit.lower.build import BAD_INDEX, EMPTY_REDUCTION, NEGATIVE_POWER, Memory
 from fjit.lower.nest import Nest
 from fjit.optimize import cost
 from fjit.optimize.plan import KernelPlan, Plan
 from fjit.runtime import threads
 from fjit.runtime.buffers import ScratchPool, plan_arena
 from fjit.runtime.jit import Module, compile_module
+from fjit.runtime.result_pool_ir import POOLED_BYTES
+from fjit.runtime.results import pooled
 from fjit.target import CpuTarget
 
 RUN = """
@@ -477,14 +479,15 @@ def _maker(aval: Aval, strides: tuple[int, ...]) -> Callable[[], Any]:
     shape = tuple(e if isinstance(e, int) else e.bound for e in aval.shape)
     dtype = aval.dtype
     order = sorted(range(len(shape)), key=lambda k: -strides[k])
+    large = math.prod(shape) * dtype.itemsize >= POOLED_BYTES
     if order == list(range(len(shape))):
-        return lambda: np.empty(shape, dtype)
+        return (lambda: pooled(np.empty, shape, dtype)) if large else lambda: np.empty(shape, dtype)
     packed, step = [0] * len(shape), dtype.itemsize
     for k in reversed(order):
         packed[k] = step
         step *= max(shape[k], 1)
     pattern = np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, packed)
-    return lambda: np.empty_like(pattern)
+    return (lambda: pooled(np.empty_like, pattern)) if large else lambda: np.empty_like(pattern)
 
 
 def _probe() -> Callable[[Any], int]:
@@ -524,6 +527,8 @@ def _raise_status(status: int) -> None:
         return
     if status & BAD_INDEX:
         raise FjitIndexError("index is out of bounds for the axis that it selects from")
+    if status & NEGATIVE_POWER:
+        raise FjitValueError("Integers to negative integer powers are not allowed.")
     if status & EMPTY_REDUCTION:
         raise FjitValueError(
             "zero-size array to reduction operation which has no identity (a mask selected nothing)"
