@@ -31,9 +31,9 @@ LAYERS = (
     ("lower",),
     ("backend",),
     ("runtime",),
-    ("interop", "report", "bench"),
+    ("interop", "report"),
     ("api",),
-    ("oracle",),
+    ("oracle", "bench"),
     (
         *("numpy", "special", "random", "stream", "cuda", "testing", "compare"),
         *("__init__", "cli", "__main__"),

@@ -1,7 +1,7 @@
 """The table of cases: what is timed, on which arrays, a row a case.
 
-Takes a group's name, gives its cases. Invariant: `function` is plain NumPy, and `make` gives the same
-arrays for the same shape, dtype and generator state.
+Takes a group's name, gives its cases. Invariant: `function` is plain NumPy, and `make` gives the
+same arrays for the same shape, dtype and generator state.
 
     Case("bandwidth", "sum axis 0", sum_columns, one, ((2000, 2000), (8000, 8000)))
 """
@@ -39,7 +39,6 @@ class Case:
     kind: str = STEADY
     variants: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # by peer
     expression: str = ""  # the same for numexpr, over the parameters' names
-    absent: str = ""  # why fjit does not run it yet; empty when it does
 
 
 # Arguments
@@ -144,6 +143,7 @@ CASES: Final[tuple[Case, ...]] = (
     Case("math", "RMS norm", m.rms_norm, with_row(1), _MATH),
     Case("math", "softmax", m.softmax, one, _MATH),
     Case("math", "GELU (tanh)", m.gelu, one, _MATH),
+    Case("math", "GELU (erf)", m.gelu_exact, one, _MATH),
     Case("math", "cross-entropy", m.cross_entropy, with_labels, _MATH),
     Case("math", "Black-Scholes", m.black_scholes, options, _MATH, 10.0),
     Case("math", "x cos y + y sin x + hypot", m.trigonometry, two, _MATH, expression=_TURNS),

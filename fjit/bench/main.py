@@ -27,7 +27,12 @@ from fjit.bench.runner import DTYPES, Job, Row, jobs, run, too_large
 from fjit.bench.timing import QUICK, Effort
 from fjit.errors import FjitError
 
-_LIMITS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_MAX_THREADS")
+_LIMITS: Final = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_MAX_THREADS",
+)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -37,10 +42,8 @@ def main(argv: list[str] | None = None) -> int:
     options.threads = options.threads or ("1" if options.quick else "both")
     try:
         old = table.load(options.compare) if options.compare else []
-        if options.threads == "both":
-            rows = _in_processes(words, options)
-        else:
-            rows = _measure(options)
+        measure = _in_processes if options.threads == "both" else _measure
+        rows = measure(words, options)
     except FjitError as error:
         print(f"fjit bench: {error}", file=sys.stderr)
         return 2
@@ -99,7 +102,7 @@ def _in_processes(words: list[str], options: argparse.Namespace) -> list[Row]:
     return rows
 
 
-def _measure(options: argparse.Namespace) -> list[Row]:
+def _measure(words: list[str], options: argparse.Namespace) -> list[Row]:
     threads: str = options.threads
     cases = select(options.group, options.only)
     peers, absent = choose(options.peers)
@@ -114,7 +117,7 @@ def _measure(options: argparse.Namespace) -> list[Row]:
         reason = too_large(job)
         case = job.case
         row = (
-            Row(case.group, case.name, job.shape, job.dtype, threads, 0, 0.0, {}, {"fjit": reason})
+            Row(case.group, case.name, job.shape, job.dtype, threads, notes={"fjit": reason})
             if reason
             else run(job, peers, effort)
         )

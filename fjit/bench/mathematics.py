@@ -1,8 +1,9 @@
 """Programs whose time is that of arithmetic and elementary functions, in plain NumPy.
 
 Takes arrays, gives what each name says. Invariant: as in `bandwidth`, `np` and functions of this
-file are the only globals. NumPy has no error function, so the normal distribution is the rational
-approximation of Abramowitz and Stegun, Handbook of Mathematical Functions, 26.2.17.
+file are the only globals, and `special`, which stands for the peer's module of special functions.
+NumPy has none, so Black-Scholes takes the normal distribution in the rational approximation of
+Abramowitz and Stegun, Handbook of Mathematical Functions, 26.2.17.
 
     softmax(x)    ==    e / e.sum(axis=1, keepdims=True)    where e = np.exp(x - row maximum)
 """
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fjit.bench.bandwidth import Array
+from fjit.frontend import special
 
 
 def square_of_difference(x: Array, y: Array) -> Any:
@@ -39,6 +41,10 @@ def softmax(x: Array) -> Any:
 
 def gelu(x: Array) -> Any:
     return 0.5 * x * (1 + np.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
+
+
+def gelu_exact(x: Array) -> Any:
+    return 0.5 * x * (1 + special.erf(x * 0.7071067811865476))
 
 
 def cross_entropy(x: Array, labels: Array) -> Any:

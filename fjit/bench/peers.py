@@ -40,7 +40,7 @@ class Peer:
 
     name: str
     package: str
-    compile: Callable[[Case, int | None], Call]
+    compile: Callable[[Case, int | None], Call | None]  # None: nothing is written for the case
     start: Callable[[int | None], None] = _nothing
     adapt: Callable[[Any], Any] = _same  # an array of NumPy's to one of the peer's
     fetch: Callable[[Any], Any] = _same  # and back
@@ -64,16 +64,16 @@ def convert(change: Callable[[Any], Any], values: Any) -> Any:
     return tree.unflatten(spec, [change(leaf) for leaf in leaves])
 
 
-def rebound(function: Call, module: Any) -> Call:
-    """Return the function with another module as its `np`, in the functions it calls too."""
+def rebound(function: Call, modules: Mapping[str, Any]) -> Call:
+    """Return the function with other modules as its globals, in the functions it calls too."""
     assert isinstance(function, FunctionType)
     scope = dict(function.__globals__)
     for name in function.__code__.co_names:
         value = scope.get(name)
-        if value is np:
-            scope[name] = module
+        if name in modules:
+            scope[name] = modules[name]
         elif isinstance(value, FunctionType):
-            scope[name] = rebound(value, module)
+            scope[name] = rebound(value, modules)
     return FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
 
 
@@ -84,12 +84,21 @@ def _source(case: Case, peer: str) -> Call:
 # NumPy and fjit
 
 
+def reference(case: Case) -> Call:
+    """The case's function for NumPy, with scipy's special functions where it needs some."""
+    if "special" not in case.function.__code__.co_names:
+        return case.function
+    import scipy.special
+
+    return rebound(case.function, {"special": scipy.special})
+
+
 def _numpy(case: Case, threads: int | None) -> Call:
-    return case.function
+    return reference(case)
 
 
 def _limit_blas(threads: int | None) -> None:
-    """Hold the library behind `np.matmul` to the number of threads, where threadpoolctl is there."""
+    """Hold the library behind `np.matmul` to the threads, where threadpoolctl is installed."""
     with contextlib.suppress(ImportError):
         import threadpoolctl
 
@@ -98,18 +107,17 @@ def _limit_blas(threads: int | None) -> None:
 
 
 def _fjit(case: Case, threads: int | None) -> Call:
-    if case.absent:
-        raise FjitValueError(case.absent)
-    return fuse(_fresh(case), threads=threads, cache=False)
+    return _fused(case, threads, cache=False)
 
 
 def _fjit_disk(case: Case, threads: int | None) -> Call:
-    return fuse(_fresh(case), threads=threads, cache=True)
+    return _fused(case, threads, cache=True)
 
 
-def _fresh(case: Case) -> Call:
-    """The case's function as one never seen before."""
-    return rebound(_source(case, "fjit"), np)
+def _fused(case: Case, threads: int | None, *, cache: bool) -> Call:
+    """The case's function, as one never seen before, fused."""
+    fused: Call = fuse(threads=threads, cache=cache)(rebound(_source(case, "fjit"), {}))
+    return fused
 
 
 def _forget_fused(function: Call) -> None:
@@ -150,8 +158,10 @@ def _start_jax(threads: int | None) -> None:
 
 def _jax(case: Case, threads: int | None) -> Call:
     import jax
+    import jax.scipy.special
 
-    fast = jax.jit(rebound(_source(case, "jax"), jax.numpy))
+    modules = {"np": jax.numpy, "special": jax.scipy.special}
+    fast = jax.jit(rebound(_source(case, "jax"), modules))
     return lambda *arguments: jax.block_until_ready(fast(*arguments))
 
 
@@ -174,7 +184,7 @@ def _start_torch(threads: int | None) -> None:
 def _torch(case: Case, threads: int | None) -> Call:
     import torch
 
-    compiled: Call = torch.compile(rebound(_source(case, "torch"), np), fullgraph=True)
+    compiled: Call = torch.compile(rebound(_source(case, "torch"), {}), fullgraph=True)
     return compiled
 
 
@@ -212,11 +222,11 @@ def _numba(case: Case, threads: int | None) -> Call:
     return jit(source)
 
 
-def _numexpr(case: Case, threads: int | None) -> Call:
+def _numexpr(case: Case, threads: int | None) -> Call | None:
     import numexpr
 
     if not case.expression:
-        raise FjitValueError("no expression is written for it")
+        return None
     names = tuple(inspect.signature(case.function).parameters)
     numexpr.set_num_threads(threads or numexpr.detect_number_of_cores())
     expression = case.expression
@@ -260,5 +270,3 @@ def describe(error: BaseException) -> str:
     """The first line of an error, short enough for a note under a table."""
     lines = str(error).strip().splitlines() or [""]
     return f"{type(error).__name__}: {lines[0]}"[:110]
-
-

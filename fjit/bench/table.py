@@ -14,10 +14,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from fjit.bench.runner import Row, Shape
+from fjit.bench.cases import Shape
+from fjit.bench.runner import Row
 from fjit.errors import FjitValueError
 
 FORMAT: Final = 1
+_MOVING: Final = ("bandwidth", "math")  # groups whose fraction of a copy means something
 _UNITS: Final = {"small": ("us", 1e6)}  # of a group; the others are in milliseconds
 
 
@@ -32,8 +34,8 @@ def _group(rows: list[Row]) -> str:
     unit, factor = _UNITS.get(rows[0].group, ("ms", 1e3))
     peers = list(dict.fromkeys(name for row in rows for name in (*row.times, *row.notes)))
     header = ["case", "shape", "dtype", "threads", *(f"{name} {unit}" for name in peers)]
-    header += ["x numpy", "x best", "GB/s", "% copy"]
-    lines = [_line(row, peers, factor) for row in rows]
+    header += ["x numpy", "x best"] + ["GB/s", "% copy"] * (rows[0].group in _MOVING)
+    lines = [_line(row, peers, factor)[: len(header)] for row in rows]
     text = [f"[{rows[0].group}]", *columns([header, *lines], left=3), *notes(rows)]
     return "\n".join(text)
 
@@ -41,8 +43,7 @@ def _group(rows: list[Row]) -> str:
 def _line(row: Row, peers: list[str], factor: float) -> list[str]:
     times = [_time(row, name, factor) for name in peers]
     mine = row.times.get("fjit")
-    steady = mine is not None and row.copy_rate > 0 and row.group != "small"
-    rate = row.nbytes / mine if steady and mine else None
+    rate = row.nbytes / mine if mine and row.copy_rate else None
     best = row.over(row.best) if row.best else None
     return [
         row.case,
@@ -91,12 +92,17 @@ def columns(lines: Sequence[Sequence[str]], left: int) -> list[str]:
 
 
 def notes(rows: Iterable[Row]) -> list[str]:
-    """Why peers have no time, each reason once."""
-    reasons: dict[str, list[str]] = {}
+    """Why peers have no time, each reason once, with the first cases it holds for."""
+    reasons: dict[str, dict[str, None]] = {}
     for row in rows:
         for name, note in row.notes.items():
-            reasons.setdefault(f"{name}: {note}", []).append(f"{row.case} {row.dtype}")
-    return [f"  {reason} ({', '.join(dict.fromkeys(where))})" for reason, where in reasons.items()]
+            reasons.setdefault(f"{name}: {note}", {})[f"{row.case} {row.dtype}"] = None
+    return [f"  {reason} ({_some(list(where))})" for reason, where in reasons.items()]
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return "; ".join(names[:3]) + more
 
 
 def summary(rows: Sequence[Row]) -> str:
@@ -132,7 +138,7 @@ def save(rows: Sequence[Row], machine: dict[str, str], file: Path) -> None:
 
 
 def load(file: Path) -> list[Row]:
-    """Return the rows that `save` wrote; raises FjitValueError when the file is not one of those."""
+    """Return the rows that `save` wrote; raises FjitValueError for any other file."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         if content["format"] != FORMAT:
@@ -143,7 +149,7 @@ def load(file: Path) -> list[Row]:
 
 
 def compare(old: Sequence[Row], new: Sequence[Row]) -> str:
-    """Return how fjit's ratio to NumPy changed, which a slower or busier machine leaves as it is."""
+    """Return how fjit's ratio to NumPy changed, which a slower machine leaves as it is."""
     before = {row.key: row for row in old}
     lines = [["case", "shape", "dtype", "threads", "old x numpy", "new x numpy", "new/old"]]
     changes: list[float] = []

@@ -17,7 +17,9 @@ from typing import Any, Final
 import numpy as np
 
 BATCH: Final = 2e-3  # seconds that a batch takes at least; the clock and the loop cost some 1e-7
-LARGEST_COPY: Final = 1 << 28  # bytes each way; beyond any cache, so larger arrays take the same rate
+LARGEST_COPY: Final = (
+    1 << 28
+)  # bytes each way; beyond any cache, so larger arrays take the same rate
 
 
 @dataclass(frozen=True, slots=True)
