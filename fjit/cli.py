@@ -92,7 +92,7 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("function", metavar="MODULE:FUNCTION", help="a module or file, and a function in it")
     add("--args", nargs="*", default=[], metavar="ARG",
-        help="arguments: f32[4096,1024] makes such an array; 3.0 and 'text' mean themselves")  # fmt: skip
+        help="arguments: f32[4096,1024] makes an array; 3.0, 'text' mean themselves")  # fmt: skip
     add("--target", choices=TARGETS, help="what to compile for")
     add("--fusion", choices=FUSIONS, help="how to decide what shares a kernel")
     add("--compare", nargs="+", default=[], metavar="PLAN", help="plans to show side by side")

@@ -12,6 +12,7 @@ process's machine is asked, so predictions are the same before and after compila
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -34,7 +35,9 @@ def flops(nest: n.Nest) -> int:
     wanted = _wanted(nest)
     total = sum(_flops(stmt, wanted) for stmt in nest.entry)
     for phase in nest.phases:
-        total += sum(_flops(s, wanted) * times for s, times in _walk(nest, phase.loop, phase.tasks))
+        ratios = {axis: Fraction(_number(nest, extent)) for axis, extent in phase.loop.decode}
+        walk = _walk(nest, phase.loop, Fraction(phase.tasks), ratios)
+        total += sum(_flops(stmt, wanted) * int(times) for stmt, times in walk)
     return total
 
 
@@ -44,21 +47,30 @@ def _flops(stmt: n.Stmt, wanted: set[n.Value]) -> int:
     return int(isinstance(stmt, n.Update | n.Scan))
 
 
-def _walk(nest: n.Nest, loop: n.Loop, times: int) -> Iterator[tuple[n.Stmt, int]]:
-    """Statements below a loop with how often each runs; `times` is the loop's own count."""
+def _walk(
+    nest: n.Nest, loop: n.Loop, times: Fraction, ratios: dict[str, Fraction]
+) -> Iterator[tuple[n.Stmt, Fraction]]:
+    """Statements below a loop with how often each runs.
+
+    `times` is the loop's own count; `ratios` says how often the loop of each axis around it runs
+    per run of what is around that one.
+    """
     for stmt in loop.body:
         if isinstance(stmt, n.Loop):
-            yield from _walk(nest, stmt, _trips(nest, stmt, loop, times))
+            inside = _trips(nest, stmt, times, ratios)
+            ratio = inside / times if times else Fraction(1)
+            yield from _walk(nest, stmt, inside, ratios | {stmt.axis: ratio})
         else:
             yield stmt, times
 
 
-def _trips(nest: n.Nest, loop: n.Loop, parent: n.Loop, times: int) -> int:
-    """How often a loop's body runs; all chunks of an axis together run to its end."""
+def _trips(nest: n.Nest, loop: n.Loop, times: Fraction, ratios: dict[str, Fraction]) -> Fraction:
+    """How often a loop's body runs; all chunks or groups of an axis together run to its end."""
     if loop.start is None or loop.stop is None:
         return times * _number(nest, loop.extent)
-    chunks = dict(parent.decode).get("chunk")
-    return times // (1 if chunks is None else _number(nest, chunks)) * _number(nest, loop.stop)
+    for term, _ in loop.start.terms:
+        times /= ratios.get(term) or 1
+    return times * _number(nest, loop.stop)
 
 
 def _number(nest: n.Nest, slot: n.Slot) -> int:

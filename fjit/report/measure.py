@@ -26,8 +26,8 @@ from fjit.report.lowered import Lowered
 from fjit.runtime import threads
 from fjit.runtime.jit import Module
 
-LEAST_RUNS = 5
-SECONDS = 0.02
+LEAST_RUNS = 10
+SECONDS = 0.03
 
 
 class Times(NamedTuple):
