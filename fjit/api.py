@@ -461,6 +461,8 @@ def _result(result: Result, outputs: Sequence[Any], arguments: list[Any]) -> Any
         return result.static
     else:
         value = outputs[result.output]
+        if value.ndim > 1 and not value.flags.c_contiguous or result.order[:1] not in ((), (0,)):
+            value = _laid_out(value, result.order)
     if result.weak is not None:
         return result.weak(value)
     if result.is_scalar:
@@ -468,6 +470,21 @@ def _result(result: Result, outputs: Sequence[Any], arguments: list[Any]) -> Any
     if result.swapped and result.argument is None:
         return value.astype(value.dtype.newbyteorder())
     return value
+
+
+def _laid_out(value: Any, order: tuple[int, ...]) -> Any:
+    """`value` with its axes in memory in `order`, outermost first; itself if it is so already."""
+    packed, step = [0] * value.ndim, value.itemsize
+    for axis in reversed(order):
+        packed[axis] = step
+        step *= max(value.shape[axis], 1)
+    pairs = zip(value.strides, packed, value.shape, strict=True)
+    if all(have == want or extent <= 1 for have, want, extent in pairs):
+        return value
+    pattern = np.lib.stride_tricks.as_strided(np.empty(1, value.dtype), value.shape, packed)
+    fresh = np.empty_like(pattern)
+    np.copyto(fresh, value)
+    return fresh
 
 
 def _view(array: Any, step: views.Step) -> Any:

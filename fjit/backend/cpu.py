@@ -13,9 +13,11 @@ from __future__ import annotations
 from fjit.backend import scalar
 from fjit.backend.accumulate import WORD, Accumulator, Lanewise, ordered, virtual_lanes
 from fjit.backend.emitter import Emitter, Ty, Val
+from fjit.backend.faults import faults
 from fjit.core import dtypes
 from fjit.lower import nest as n
-from fjit.lower.order import identity
+from fjit.lower.build import NEGATIVE_POWER
+from fjit.core.meanings import start_value
 from fjit.target import CpuTarget
 
 PTR = Ty("p", 64)
@@ -355,7 +357,25 @@ class _Phase:
 
     def _on_let(self, stmt: n.Let) -> None:
         args = tuple(self.values[a] for a in stmt.args)
+        if stmt.op == "pow" and stmt.dtype.kind == "i":
+            self._note_negative_powers(stmt, args)
         self.values[stmt.out] = scalar.emit(self.em, stmt.op, stmt.operand_dtypes, args, stmt.dtype)
+
+    def _note_negative_powers(self, stmt: n.Let, args: tuple[Val, ...]) -> None:
+        """Integers to negative powers are an error in NumPy."""
+        for name, mask in faults(self.em, stmt.op, stmt.operand_dtypes, args):
+            if name == "negative_power":
+                self._flag(mask, NEGATIVE_POWER)
+
+    def _flag(self, bad: Val, code: int) -> None:
+        """Set bits of the status word if any wanted lane is bad."""
+        em = self.em
+        if self.mask is not None and bad.ty.lanes > 1:
+            bad = em.and_(bad, self.mask)
+        met = em.any_(bad) if bad.ty.lanes > 1 else bad
+        flags = self._read(self.status, WORD)
+        bits = em.select(met, em.const(WORD, code), em.const(WORD, 0))
+        self._set(self.status, em.or_(flags, bits))
 
     def _on_scalar(self, stmt: n.Scalar) -> None:
         """A scalar argument's bits."""
@@ -402,12 +422,7 @@ class _Phase:
         bad = em.not_(good)
         if stmt.guard is not None:
             bad = em.and_(bad, self.values[stmt.guard])
-        if self.mask is not None and bad.ty.lanes > 1:
-            bad = em.and_(bad, self.mask)
-        met = em.any_(bad) if bad.ty.lanes > 1 else bad
-        flags = self._read(self.status, WORD)
-        code = em.select(met, em.const(WORD, stmt.code), em.const(WORD, 0))
-        self._set(self.status, em.or_(flags, code))
+        self._flag(bad, stmt.code)
         self.values[stmt.out] = em.select(good, value, em.const(value.ty, 0))
 
     # ---- addresses ------------------------------------------------------------------------
@@ -540,7 +555,7 @@ class _Phase:
             kind = Lanewise if stmt.lanewise else Accumulator
             acc = kind(self.em, self.entry, stmt.op, stmt.dtype, self.lanes, copies)
             self.accs[stmt.acc] = acc
-        start: object = identity(stmt.op, stmt.dtype)
+        start: object = start_value(stmt.op, stmt.dtype)
         if stmt.op == "sum" and stmt.dtype.kind == "f" and stmt.acc in self.scans:
             start = -0.0
         acc.open(start)

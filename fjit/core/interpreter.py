@@ -15,11 +15,14 @@ Env = dict[Atom, Any]  # values are NumPy arrays or scalars
 Bound = dict[Sym, int]
 
 
-def _resolve(value: object, bound: Bound) -> object:
+def _resolve(value: object, bound: Bound, env: Env) -> object:
     if isinstance(value, Sym):
-        return bound.get(value, value.bound)
+        if value not in bound:
+            origin = env[value.origin]
+            bound[value] = int(np.count_nonzero(origin) if origin.dtype == bool else origin.sum())
+        return bound[value]
     if isinstance(value, tuple):
-        return tuple(_resolve(v, bound) for v in value)
+        return tuple(_resolve(v, bound, env) for v in value)
     return value
 
 
@@ -29,11 +32,11 @@ def _bind(var: Var, value: Any, bound: Bound) -> None:
             bound.setdefault(extent, size)
 
 
-def _eval(eqn: Eqn, operands: list[Any], bound: Bound) -> tuple[Any, ...]:
+def _eval(eqn: Eqn, operands: list[Any], bound: Bound, env: Env) -> tuple[Any, ...]:
     program = eqn.get("program")
     if isinstance(program, Program):
         return _run(program, operands, bound)
-    params = {key: _resolve(value, bound) for key, value in eqn.params}
+    params = {key: _resolve(value, bound, env) for key, value in eqn.params}
     with np.errstate(all="ignore"):
         result = p.meaning(eqn.primitive)(*operands, **params)
     return (np.asarray(result, dtype=eqn.output.aval.dtype),)
@@ -49,7 +52,7 @@ def _run(program: Program, arguments: list[Any], bound: Bound) -> tuple[Any, ...
         return np.asarray(atom.value) if isinstance(atom, Literal) else env[atom]
 
     for eqn in program.eqns:
-        results = _eval(eqn, [read(a) for a in eqn.inputs], bound)
+        results = _eval(eqn, [read(a) for a in eqn.inputs], bound, env)
         for var, value in zip(eqn.outputs, results, strict=True):
             env[var] = value
             _bind(var, value, bound)

@@ -110,8 +110,26 @@ _REDUCERS = {
 }
 
 
-def reduce(a: Array, *, op: str, axes: tuple[int, ...]) -> Array:
+def start_value(op: str, dtype: np.dtype) -> object:
+    """The start value of a reduction: never visible in results but of unchecked extrema."""
+    if op in ("sum", "or"):
+        return 0
+    if op in ("prod", "and"):
+        return 1
+    lowest = op in ("max", "argmax")
+    if dtype.kind == "f":
+        return -math.inf if lowest else math.inf
+    if dtype.kind == "b":
+        return not lowest
+    info = np.iinfo(dtype)
+    return info.min if lowest else info.max
+
+
+def reduce(a: Array, *, op: str, axes: tuple[int, ...], checked: bool = True) -> Array:
     """See rules.reduce."""
+    if not checked:
+        start = start_value(op, a.dtype)
+        return _REDUCERS[op].reduce(a, axis=axes, dtype=a.dtype, initial=start)
     return _REDUCERS[op].reduce(a, axis=axes, dtype=a.dtype)
 
 

@@ -190,11 +190,14 @@ def reduced_shape(a: Aval, axes: tuple[int, ...]) -> tuple[Extent, ...]:
     return tuple(e for k, e in enumerate(a.shape) if k not in axes)
 
 
-def reduce(a: Aval, *, op: str, axes: tuple[int, ...]) -> Aval:
-    """Reduction over `axes`; floating sums use the fixed tree of docs/numerics.md."""
+def reduce(a: Aval, *, op: str, axes: tuple[int, ...], checked: bool = True) -> Aval:
+    """Reduction over `axes`; floating sums use the fixed tree of docs/numerics.md.
+
+    Unchecked, the extremum of nothing is the operation's identity instead of an error.
+    """
     if op not in REDUCE_OPS or (op in ("and", "or") and a.dtype != dtypes.BOOL):
         raise _refuse(f"reduce[{op}] of {a}")
-    if op in ("max", "min") and any(a.shape[k] == 0 for k in axes):
+    if checked and op in ("max", "min") and any(a.shape[k] == 0 for k in axes):
         raise FjitValueError(
             f"zero-size array to reduction operation {op}imum which has no identity"
         )

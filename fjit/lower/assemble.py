@@ -16,7 +16,7 @@ from fjit.core import primitives as p
 from fjit.core.ir import Eqn, Program, Sym, Var, literal
 from fjit.lower import order
 from fjit.lower.build import EMPTY_REDUCTION, I64, Memory, Writer
-from fjit.lower.collapse import collapse
+from fjit.lower.collapse import Positions, collapse
 from fjit.lower.columns import Columns, Partials
 from fjit.lower.nest import (
     Advance,
@@ -38,12 +38,18 @@ from fjit.lower.nest import (
 from fjit.optimize import demand
 from fjit.optimize import index as ix
 from fjit.optimize.index import Axis, Holds, Indices
-from fjit.optimize.schedule import Placed, Root, Schedule, axis_strides, root_reads
+from fjit.optimize.schedule import (
+    MAX_ROW_BUFFER,
+    Placed,
+    Root,
+    Schedule,
+    axis_strides,
+    root_reads,
+)
 
 GRAIN: Final = 1 << 15
 """Elements that a worker takes at a time."""
 TILE_ROWS, TILE_COLUMNS = 8, 256
-MAX_ROW_BUFFER: Final = 1 << 18
 HEAVY: Final = frozenset(
     "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
     "atanh cbrt erf erfc gammaln digamma pow atan2 hypot logaddexp logaddexp2 div mod floordiv "
@@ -91,6 +97,8 @@ class Assembler:
         for q in plan.placed:
             eqn = q.root.eqn
             if eqn is None or not q.guard or order.op_of(eqn) not in ("max", "min"):
+                continue
+            if eqn.get("checked") is False:
                 continue
             one = literal(1, I64)
             var = Var(replace(q.root.var.aval, dtype=I64))
@@ -347,7 +355,7 @@ class Assembler:
             if q.cls == "scan":
                 writer.prepare(root_reads(q.root, q.at, q.guard), scanned)
                 self._scan(q, accs)
-        writer.prepare(roots, set())
+        writer.prepare(roots, {var for var, _ in writer.held})
         for q in here:
             if q.cls == "scan":
                 continue
@@ -537,7 +545,11 @@ class Assembler:
             return
         later = [q for q in plan.placed if q.stage > stage and q.level == "inner"]
         roots = [r for q in later for r in root_reads(q.root, q.at, q.guard)]
-        again = demand.walk(self.env, roots, unguarded=True)[1]
+        leaves, again = demand.walk(self.env, roots, unguarded=True)
+        read = {leaf.var for leaf in leaves}
+        for q in here:
+            if q.cls == "scan" and q.root.var in read:
+                self._keep(q.root.var, q.at, writer.memo[(q.root.var, q.at, None)])
         for var, eqn in self.env.items():
             if eqn.primitive.name not in HEAVY:
                 continue
@@ -582,7 +594,7 @@ def _collapsed(
         return plan
     results = {q.root.var for q in plan.placed if q.root.eqn is not None}
     accesses = []
-    positions: set[Axis] = set()
+    positions = Positions(set(), set())
     for q in plan.placed:
         leaves, computed = demand.walk(env, root_reads(q.root, q.at, q.guard))
         for leaf in leaves:
@@ -591,24 +603,22 @@ def _collapsed(
         if q.root.var in outputs and q.root.eqn is None:
             accesses.append((q.at, outputs[q.root.var].strides))
         for var, places in computed.items():
-            positions |= _index_values(env[var], places)
+            _note_positions(env[var], places, positions)
         if q.root.eqn is not None and q.root.eqn.primitive.name == "argreduce":
-            positions |= set(q.reduced)
+            positions.values.update(q.reduced)
     return collapse(plan, accesses, positions)
 
 
-def _index_values(eqn: Eqn, places: set[Indices]) -> set[Axis]:
-    """Axes whose position is itself needed as a value: iota, guards."""
-    found: set[Axis] = set()
+def _note_positions(eqn: Eqn, places: set[Indices], positions: Positions) -> None:
+    """Note axes whose position is itself needed: by iota as a value, by guards in conditions."""
     if eqn.primitive.family != "view":
-        return found
+        return
     for at in places:
         source = demand.step(eqn, at)
         if isinstance(source, demand.Position):
-            found |= ix.axes_of((source.index,))
+            positions.values.update(ix.axes_of((source.index,)))
         elif isinstance(source, demand.Choice):
             for guard, _ in source.options:
                 for c in guard:
                     if not isinstance(c, Holds):
-                        found |= ix.axes_of((c.index,))
-    return found
+                        positions.guards.update(ix.axes_of((c.index,)))

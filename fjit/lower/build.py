@@ -38,7 +38,7 @@ from fjit.lower.nest import (
 )
 
 I64 = dtypes.I64
-BAD_INDEX, EMPTY_REDUCTION = 1, 2
+BAD_INDEX, EMPTY_REDUCTION, NEGATIVE_POWER = 1, 2, 4
 
 
 @dataclass(frozen=True, slots=True)

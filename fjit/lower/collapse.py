@@ -10,18 +10,24 @@ order of a floating sum follows the axes (docs/numerics.md).
 
 from __future__ import annotations
 
-from fjit.optimize import index as ix
-from fjit.optimize.index import Axis, Guard, Holds, Index, Indices, Inside, Lockstep
-from fjit.optimize.schedule import Placed, Schedule
+from typing import NamedTuple
 
-SHORT = 512
-"""Reduced innermost axes shorter than this are joined with the next one, whatever the layout."""
+from fjit.optimize import index as ix
+from fjit.optimize.index import Axis, Guard, Holds, Index, Indices, Lockstep
+from fjit.optimize.schedule import SHORT, Placed, Schedule
+
+class Positions(NamedTuple):
+    """Axes whose index is needed as a value (iota), or in a condition (pad, concatenate)."""
+
+    values: set[Axis]
+    guards: set[Axis]
+
 
 Access = tuple[Indices, tuple[int, ...]]  # indices of a read or written value, its element strides
 
 
-def collapse(schedule: Schedule, accesses: list[Access], positions: set[Axis]) -> Schedule:
-    """Join axes until none can be joined. `positions` are axes whose index is itself a value."""
+def collapse(schedule: Schedule, accesses: list[Access], positions: Positions) -> Schedule:
+    """Join axes until none can be joined. `positions` are axes whose index is itself needed."""
     joined = True
     while joined:
         joined = False
@@ -43,7 +49,7 @@ def _pairs(schedule: Schedule) -> list[tuple[Axis, Axis]]:
     classes = {q.cls for q in schedule.placed}
     if classes == {"store"} and schedule.rows:
         pairs.append((schedule.rows[-1], inner))
-    if schedule.outer and not schedule.cascade and classes <= {"whole", "store"}:
+    if schedule.outer and schedule.cascade != "row" and classes <= {"whole", "store"}:
         if all(q.level in ("inner", "block") for q in schedule.placed):
             pairs.append((schedule.outer[-1], inner))
     return pairs[::-1]
@@ -52,14 +58,16 @@ def _pairs(schedule: Schedule) -> list[tuple[Axis, Axis]]:
 def _joinable(
     schedule: Schedule,
     accesses: list[Access],
-    positions: set[Axis],
+    positions: Positions,
     outer: Axis,
     inner: Axis,
 ) -> bool:
-    if outer.sym is not None or inner.sym is not None or {outer, inner} & positions:
+    if outer.sym is not None or inner.sym is not None:
         return False
-    if inner is schedule.inner and outer in schedule.outer:
+    if inner == schedule.inner and outer in schedule.outer:
         return inner.extent < SHORT
+    if outer in positions.values or inner in positions.values | positions.guards:
+        return False
     return all(_walks_as_one(at, own, outer, inner) for at, own in accesses)
 
 
@@ -78,10 +86,10 @@ def _walks_as_one(at: Indices, own: tuple[int, ...], outer: Axis, inner: Axis) -
 def _join(
     schedule: Schedule,
     accesses: list[Access],
-    positions: set[Axis],
+    positions: Positions,
     outer: Axis,
     inner: Axis,
-) -> tuple[Schedule, list[Access], set[Axis]]:
+) -> tuple[Schedule, list[Access], Positions]:
     both = Axis(inner.number, outer.extent * inner.extent)
     whole = ix.of(both)
     names = {outer: ix.quotient(whole, inner.extent), inner: ix.remainder(whole, inner.extent)}
@@ -104,6 +112,7 @@ def _join(
         outer=tuple(a for a in schedule.outer if a != outer),
         inner=both if schedule.inner == inner else schedule.inner,
         placed=_reclassed(placed, schedule, outer),
+        cascade="row" if schedule.cascade and schedule.outer == (outer,) else schedule.cascade,
     )  # fmt: skip
     return joined, [(substitute(at, names), own) for at, own in accesses], positions
 
@@ -146,6 +155,6 @@ def substitute_guard(guard: Guard, names: dict[Axis, Index]) -> Guard:
     return tuple(
         c._replace(at=substitute(c.at, names))
         if isinstance(c, Holds)
-        else Inside(_substituted(c.index, names), c.low, c.high)
+        else ix.inside(_substituted(c.index, names), c.low, c.high)
         for c in guard
     )

@@ -17,6 +17,7 @@ import numpy as np
 
 from fjit.core import dtypes
 from fjit.core.ir import Var
+from fjit.core.meanings import start_value
 from fjit.lower import order
 from fjit.lower.build import Writer
 from fjit.lower.nest import UNIT, Close, Linear, Load, Loop, Open, Slot, Update, Value
@@ -91,7 +92,7 @@ class Columns:
         word = self.words(q, group)[0]
         if q.cls == "scan" and op == "sum" and word.kind == "f":
             return (-0.0, -1)
-        return (order.identity(op, word), -1)
+        return (start_value(op, word), -1)
 
     def read(self, q: Placed, group: bool = False) -> tuple[Value, ...]:
         """Load the running values of this column."""
@@ -212,6 +213,8 @@ class Columns:
             guard = writer.guard(q.guard)
             value = writer.value(q.root.operand, q.at)
             writer.place(Update(accs[q.root.var], value, guard), writer.depth)
+        if len(rows.body) > 2 * len(placed) + 2:
+            rows.unroll = loop.unroll = 1
         writer.close(rows)
         for q in placed:
             assert q.root.eqn is not None

@@ -22,7 +22,7 @@ import numpy as np
 
 from fjit.core import dtypes
 
-UNIT = -1  # stride of one element, known at compile time
+UNIT = 0  # stride of one element, known at compile time
 Value = int  # number of a value
 
 

@@ -9,7 +9,6 @@ neither on the number of threads nor on what the reduction is fused with (docs/n
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 import numpy as np
@@ -60,21 +59,6 @@ def partial_dtypes(op: str, dtype: np.dtype) -> tuple[np.dtype, ...]:
     if op == "sum" and dtype == dtypes.F64:
         return (dtypes.F64, dtypes.F64)
     return array_dtypes(op, dtype)
-
-
-def identity(op: str, dtype: np.dtype) -> object:
-    """The start value of a reduction: never visible in results."""
-    if op in ("sum", "or"):
-        return 0
-    if op in ("prod", "and"):
-        return 1
-    lowest = op in ("max", "argmax")
-    if dtype.kind == "f":
-        return -math.inf if lowest else math.inf
-    if dtype.kind == "b":
-        return not lowest
-    info = np.iinfo(dtype)
-    return info.min if lowest else info.max
 
 
 def chunks(total: int, extent: int, multiple: int) -> tuple[int, int]:

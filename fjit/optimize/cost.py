@@ -43,11 +43,9 @@ def is_heavy(eqn: Eqn) -> bool:
     return eqn.primitive.family == "elementwise" and flops(eqn) >= 8
 
 
-def worth_storing(eqn: Eqn, times: float, aval: Aval) -> bool:
-    """Whether a value that would be computed `times` times per element is better kept in memory."""
-    if eqn.primitive.family != "elementwise" or times <= 1.0:
-        return False
-    again = (times - 1.0) * flops(eqn) * OPERATION_NS
+def worth_storing(operations: float, times: float, aval: Aval) -> bool:
+    """Whether a value of so many operations, computed `times` times, is better kept in memory."""
+    again = (times - 1.0) * operations * OPERATION_NS
     per_byte = CACHE_NS_PER_BYTE if aval.nbytes < CACHE_BYTES else STREAM_NS_PER_BYTE
     once = 2 * aval.dtype.itemsize * per_byte + LAUNCH_NS / max(aval.bound, 1)
     return again > once

@@ -138,7 +138,7 @@ def _pad(eqn: Eqn, at: Indices) -> Source:
         inner = ix.affine(index, 1, -shift)
         indices.append(inner)
         if isinstance(extent, int):
-            guard.append(Inside(inner, 0, extent))
+            guard.append(ix.inside(inner, 0, extent))
     inside = Read(operand, tuple(indices))
     return _choice(((tuple(guard), inside), ((), Read(_operand(eqn, 1), ()))))
 
@@ -169,7 +169,7 @@ def _concatenate(eqn: Eqn, at: Indices) -> Source:
         inner = ix.affine(at[axis], 1, -start)
         read = Read(operand, (*at[:axis], inner, *at[axis + 1 :]))
         if size:
-            options.append(((Inside(inner, 0, size),), read))
+            options.append(((ix.inside(inner, 0, size),), read))
         start += size
     if not options:
         return Read(eqn.inputs[0], at)
@@ -192,9 +192,9 @@ def _update(eqn: Eqn, at: Indices) -> Source:
         else:
             low, stride = start, step
         offset = ix.affine(index, 1, -low)
-        guard.append(Inside(offset, 0, (extent - 1) * stride + 1))
+        guard.append(ix.inside(offset, 0, (extent - 1) * stride + 1))
         if stride > 1:
-            guard.append(Inside(ix.remainder(offset, stride), 0, 1))
+            guard.append(ix.inside(ix.remainder(offset, stride), 0, 1))
             offset = ix.quotient(offset, stride)
         indices.append(ix.affine(offset, -1, extent - 1) if step < 0 else offset)
     region = Read(value, tuple(indices))

@@ -150,18 +150,27 @@ def _parts(index: Index, by: int) -> tuple[Index, Index] | None:
 
 def quotient(index: Index, by: int) -> Index:
     """floor(index / by), simplified where the parts separate."""
-    if by == 1:
-        return index
+    if by <= 1:
+        return index if by == 1 else ZERO
     parts = _parts(index, by)
     return parts[0] if parts else of(Div(index, by))
 
 
 def remainder(index: Index, by: int) -> Index:
     """index mod by, simplified where the parts separate."""
-    if by == 1:
+    if by <= 1:
         return ZERO
     parts = _parts(index, by)
     return parts[1] if parts else of(Mod(index, by))
+
+
+def inside(index: Index, low: int, high: int) -> Inside:
+    """The condition low <= index < high; for x div n it is one on x, which needs no division."""
+    if len(index.terms) == 1:
+        term, coef = index.terms[0]
+        if isinstance(term, Div) and coef == 1:
+            return inside(term.index, (low - index.const) * term.by, (high - index.const) * term.by)
+    return Inside(index, low, high)
 
 
 def always(condition: Condition) -> bool | None:

@@ -19,13 +19,21 @@ from typing import Any, NamedTuple
 
 from fjit.core import primitives as p
 from fjit.core.ir import Atom, Eqn, Literal, Program, Var
+from fjit.core.show import show
+from fjit.frontend.layout import k_order
 from fjit.optimize import demand
 from fjit.optimize import index as ix
-from fjit.optimize.index import Axis, Indices
-from fjit.optimize.schedule import Refusal, Root, Schedule, root_reads, schedule
-from fjit.optimize import cost
+from fjit.optimize.index import Holds, Indices
+from fjit.optimize.schedule import (
+    Refusal,
+    Root,
+    Schedule,
+    axis_strides,
+    root_reads,
+    schedule,
+)
+from fjit.optimize import cost, store
 
-INLINE = ("elementwise", "view", "filter")
 MAX_OPERATIONS = 400
 MAX_POINTERS = 64
 
@@ -58,6 +66,13 @@ class Plan:
     decisions: tuple[Decision, ...]
     layouts: dict[Var, tuple[int, ...]]
 
+    def __str__(self) -> str:
+        lines = [show(self.program)]
+        for d in self.decisions:
+            verdict = "fused" if d.taken else "apart"
+            lines.append(f"{verdict}: {d.pair[0]} | {d.pair[1]}: {d.reason}")
+        return "\n".join(lines)
+
 
 Choose = Callable[[Any], bool]
 """A user's fusion function: from a candidate Decision to whether to take it."""
@@ -87,7 +102,9 @@ class Planner:
         self.producers: dict[Var, Eqn] = {v: e for e in program.eqns for v in e.outputs}
         self.rank = {e: k for k, e in enumerate(program.eqns)}
         self.decisions: list[Decision] = []
-        self.stored: dict[Var, None] = {}
+        self.kept: list[Decision] = []
+        self.refused: dict[tuple[tuple[Root, ...], tuple[Root, ...]], Refusal] = {}
+        self.stored: store.Stored = {}
         self.env: dict[Var, Eqn] = {}
 
     # ---- what is stored -------------------------------------------------------------------
@@ -100,100 +117,49 @@ class Planner:
         return self._assemble(groups)
 
     def _choose_stored(self) -> None:
-        for atom in self.program.outputs:
-            self._store(atom)
-        for eqn in self.program.eqns:
-            if eqn.primitive.family in ("library", "scatter", "barrier"):
-                for atom in (*eqn.inputs, *eqn.outputs):
-                    self._store(atom)
-            if self.fusion == "none":
-                self._store(eqn.outputs[0])
-            self._store_for(eqn)
-        self._store_recomputed()
+        unfused = self.fusion == "none"
+        self.stored = store.required(self.program, self.producers, unfused=unfused)
+        while not unfused:
+            found = store.recomputed(self.program, self.producers, self.stored)
+            if found is None:
+                break
+            value, times = found
+            self.stored[value] = None
+            self.kept.append(
+                Decision(
+                    (_describe(self.producers[value]), "its uses"),
+                    False,
+                    "stored: computing it once costs less than at every use",
+                    {"times": times, "bytes": float(value.aval.nbytes)},
+                )
+            )
         self._refresh()
-
-    def _store(self, atom: Atom) -> None:
-        if isinstance(atom, Var) and atom in self.producers:
-            self.stored[atom] = None
-
-    def _store_for(self, eqn: Eqn) -> None:
-        """Values that an equation needs in memory because it reads them out of step."""
-        filtered = any(not e.is_static for e in (a.aval for a in eqn.inputs))
-        name = eqn.primitive.name
-        if filtered and name in ("argreduce", "cumulate"):
-            self._store(eqn.inputs[0])
-        if name == "expand" and not self._in_step(eqn.inputs[1], eqn.inputs[0]):
-            for atom in (*eqn.inputs, *eqn.outputs):
-                self._store(atom)
-        if filtered and name in ("gather", "concatenate", "pad", "update", "slice", "diagonal"):
-            for atom in eqn.inputs:
-                if not atom.aval.is_static:
-                    self._store(atom)
-
-    def _in_step(self, atom: Atom, mask: Atom) -> bool:
-        """Whether filtered values can be computed at a mask's positions."""
-        seen: set[Var] = set()
-        stack = [atom]
-        while stack:
-            value = stack.pop()
-            if isinstance(value, Literal) or value in seen or value.aval.is_static:
-                continue
-            seen.add(value)
-            eqn = self.producers.get(value)
-            if eqn is None or eqn.primitive.family not in INLINE:
-                return False
-            if eqn.primitive is p.compress:
-                if eqn.inputs[0] is not mask:
-                    return False
-                continue
-            if eqn.primitive.family == "view" and eqn.primitive is not p.broadcast:
-                return False
-            stack.extend(eqn.inputs)
-        return True
 
     def _refresh(self) -> None:
         self._read_cache: dict[tuple[Root, ...], dict[Var, None]] = {}
-        self.env = {
-            v: e
-            for v, e in self.producers.items()
-            if e.primitive.family in INLINE and v not in self.stored
-        }
+        self.env = store.inline_env(self.producers, self.stored)
 
     def layout(self, var: Var) -> tuple[int, ...]:
         """Element strides of a stored value or input."""
         known = self.strides.get(var)
         if known is None:
-            order = self.orders.get(var) or tuple(range(var.aval.ndim))
+            order = self.orders.get(var)
+            if order is None:
+                order = self._natural_order(var)
             known = self.strides[var] = cost.ordered_strides(var.aval, order)
         return known
 
-    # ---- recompute or materialise ---------------------------------------------------------
-    def _store_recomputed(self) -> None:
-        """Store values that would be computed at several places, if storing is cheaper."""
-        self._refresh()
-        roots = [(v, _axes_for(v)) for v in self.stored if v.aval.is_static]
-        for eqn in self.program.eqns:
-            operand = eqn.inputs[0] if eqn.inputs else None
-            if eqn.primitive.family in ("reduction", "cumulative") and isinstance(operand, Var):
-                if operand.aval.is_static:
-                    roots.append((operand, _axes_for(operand)))
-        seen: dict[Var, int] = {}
-        for var, at in roots:
-            env = self.env if var not in self.stored else {**self.env, var: self.producers[var]}
-            if var in self.stored and self.producers[var].primitive.family not in INLINE:
-                continue
-            computed = demand.walk(env, [(var, at)])[1]  # type: ignore[list-item]
-            for value, places in computed.items():
-                if value is not var:
-                    work = sum(_evaluations(place, at) for place in places)
-                    seen[value] = max(seen.get(value, 0), work)
-        for value, times in seen.items():
-            eqn = self.producers[value]
-            size = max(value.aval.bound, 1)
-            if value.aval.is_static and cost.worth_storing(eqn, times / size, value.aval):
-                self._note(eqn, eqn, False, "computing it once costs less than at every use",
-                           {"times": times / size})  # fmt: skip
-                self.stored[value] = None
+    def _natural_order(self, var: Var) -> tuple[int, ...]:
+        """K-order of what a stored value is computed from, as NumPy lays out its temporaries."""
+        plain = tuple(range(var.aval.ndim))
+        eqn = self.producers.get(var)
+        if eqn is None or eqn.primitive.family not in store.INLINE or not var.aval.is_static:
+            return plain
+        at = store.axes_for(var)
+        axes = tuple(axis for i in at if (axis := ix.bare_axis(i)) is not None)
+        leaves = demand.walk({**self.env, var: eqn}, [(var, at)])[0]
+        rows = [axis_strides(leaf.at, self.layout(leaf.var), axes) for leaf in leaves]
+        return k_order(len(axes), sorted(rows, key=lambda r: r.count(0)))
 
     def _store_crossing(self, groups: list[_Group]) -> bool:
         """Store reductions and scans that other kernels read; True if any was found."""
@@ -212,21 +178,17 @@ class Planner:
         users: dict[Var, int] = {}
         for group in groups:
             for var in _computed(self.env_of(group), group):
-                users[var] = users.get(var, 0) + 1
-        found = False
-        for var, count in users.items():
-            if count > 1 and var.aval.is_static and cost.is_heavy(self.producers[var]):
-                if var not in self.stored:
-                    self.stored[var] = None
-                    found = True
+                users[var] = users.get(var, 0) + (var not in self.stored)
+        found = store.shared(self.program, self.env, users)
+        self.stored.update(dict.fromkeys(found))
         self._refresh()
-        return found
+        return bool(found)
 
     def env_of(self, group: _Group) -> dict[Var, Eqn]:
         """Producers that a group may compute in place: unstored values and its own stores."""
         env = dict(self.env)
         for root in group.roots:
-            if root.eqn is None and self.producers[root.var].primitive.family in INLINE:
+            if root.eqn is None and self.producers[root.var].primitive.family in store.INLINE:
                 env[root.var] = self.producers[root.var]
         return env
 
@@ -240,16 +202,16 @@ class Planner:
             if family in ("reduction", "cumulative"):
                 needed[var] = Root(var, eqn)
                 order.append(needed[var])
-            if var in self.stored and family in (*INLINE, "reduction", "cumulative"):
+            if var in self.stored and family in (*store.INLINE, "reduction", "cumulative"):
                 order.append(Root(var, None))
         return order
 
     def _groups(self) -> list[_Group]:
         """Greedy merging of roots along data flow, then of siblings that share inputs."""
-        self.decisions = [d for d in self.decisions if not d.taken and "once" in d.reason]
+        self.decisions = list(self.kept)
         groups: list[_Group] = []
         for root in self._roots():
-            if root.eqn is None and self.producers[root.var].primitive.family not in INLINE:
+            if root.eqn is None and self.producers[root.var].primitive.family not in store.INLINE:
                 home = next(g for g in groups if any(r.var is root.var for r in g.roots))
                 merged = self._try((*home.roots, root))
                 assert isinstance(merged, Schedule), f"{merged}"
@@ -264,7 +226,7 @@ class Planner:
     def _try(self, roots: tuple[Root, ...]) -> Schedule | Refusal:
         env = dict(self.env)
         for root in roots:
-            if root.eqn is None and self.producers[root.var].primitive.family in INLINE:
+            if root.eqn is None and self.producers[root.var].primitive.family in store.INLINE:
                 env[root.var] = self.producers[root.var]
         return schedule(env, roots, self.layout)
 
@@ -272,19 +234,22 @@ class Planner:
         if self.fusion == "none":
             return groups
         merged = True
-        refused: set[tuple[tuple[Root, ...], tuple[Root, ...]]] = set()
+        self.refused = {}
         while merged:
             merged = False
             for a, b in self._candidates(groups):
-                if (a.roots, b.roots) in refused:
+                if (a.roots, b.roots) in self.refused:
                     continue
                 result = self._merged(groups, a, b)
-                if result is None:
-                    refused.add((a.roots, b.roots))
+                if isinstance(result, Refusal):
+                    self.refused[a.roots, b.roots] = result
                     continue
                 groups = [result if g is a else g for g in groups if g is not b]
                 merged = True
                 break
+        for a, b in self._candidates(groups):
+            names = (self._name(a), self._name(b))
+            self.decisions.append(Decision(names, False, self.refused[a.roots, b.roots].reason))
         return groups
 
     def _candidates(self, groups: list[_Group]) -> list[tuple[_Group, _Group]]:
@@ -316,41 +281,33 @@ class Planner:
             found.update((leaf.var, None) for leaf in demand.walk(self.env_of(group), reads)[0])
         return found
 
-    def _merged(self, groups: list[_Group], a: _Group, b: _Group) -> _Group | None:
+    def _merged(self, groups: list[_Group], a: _Group, b: _Group) -> _Group | Refusal:
         names = (self._name(a), self._name(b))
         if self._cycle(groups, a, b):
-            return self._refuse(names, "a value in between would depend on the merged kernel")
+            return Refusal("a value in between would depend on the merged kernel")
         roots = tuple(sorted((*a.roots, *b.roots), key=lambda r: self._place(r)))
         result = self._try(roots)
         if isinstance(result, Refusal):
-            return self._refuse(names, result.reason)
+            return result
         group = _Group(roots, result)
         operations = len(_computed(self.env_of(group), group))
         pointers = len(self._reads(group)) + sum(r.eqn is None for r in roots)
         if operations > MAX_OPERATIONS or pointers > MAX_POINTERS:
-            return self._refuse(
-                names, f"{operations} operations, {pointers} pointers: over the cap"
-            )
+            return Refusal(f"{operations} operations, {pointers} pointers: over the cap")
         saved = self._saved(a, b)
         decision = Decision(names, True, "fewer bytes through memory", {"bytes_saved": saved})
         if callable(self.fusion) and not self.fusion(decision):
-            return self._refuse(names, "refused by the fusion function")
+            return Refusal("refused by the fusion function")
         self.decisions.append(decision)
         return group
 
     def _place(self, root: Root) -> tuple[int, int]:
         return self.rank[self.producers[root.var]], root.eqn is None
 
-    def _refuse(self, names: tuple[str, str], reason: str) -> None:
-        self.decisions.append(Decision(names, False, reason))
-
     def _saved(self, a: _Group, b: _Group) -> float:
         shared = self._reads(a).keys() & self._reads(b).keys()
         shared |= {r.var for r in a.roots} & self._reads(b).keys()
         return float(sum(v.aval.nbytes for v in shared))
-
-    def _note(self, a: Eqn, b: Eqn, taken: bool, reason: str, numbers: dict[str, float]) -> None:
-        self.decisions.append(Decision((_describe(a), _describe(b)), taken, reason, numbers))
 
     def _name(self, group: _Group) -> str:
         return "+".join(_describe(self.producers[r.var]) for r in group.roots)
@@ -388,7 +345,7 @@ class Planner:
         calls = [e for e in self.program.eqns
                  if e.primitive.family in ("library", "scatter", "barrier")]  # fmt: skip
         expands = [e for v in self.stored if (e := self.producers[v]).primitive is p.expand
-                   and not self._in_step(e.inputs[1], e.inputs[0])]  # fmt: skip
+                   and not store.in_step(self.producers, e.inputs[1], e.inputs[0])]  # fmt: skip
         eqns = _sorted([k.eqn for k in kernels] + calls + expands, self.program.inputs)
         program = Program(self.program.inputs, eqns, self.program.outputs)
         layouts = {v: self.layout(v) for e in eqns for v in e.outputs}
@@ -405,10 +362,10 @@ class Planner:
         outputs = tuple(r.var for r in group.roots if r.eqn is None)
         made = {v for e in eqns for v in e.outputs}
         inputs: dict[Var, None] = {}
-        for eqn in eqns:
-            for atom in eqn.inputs:
-                if isinstance(atom, Var) and atom not in made:
-                    inputs[atom] = None
+        guards = [c.atom for q in group.schedule.placed for c in q.guard if isinstance(c, Holds)]
+        for atom in (*guards, *[a for e in eqns for a in e.inputs]):
+            if isinstance(atom, Var) and atom not in made:
+                inputs[atom] = None
         program = Program(tuple(inputs), eqns, outputs)
         eqn = Eqn(p.kernel, tuple(inputs), (("program", program),), outputs, eqns[-1].source)
         return KernelPlan(eqn, group.schedule, {v: e for v, e in env.items() if v in computed})
@@ -417,25 +374,6 @@ class Planner:
 def _computed(env: dict[Var, Eqn], group: _Group) -> dict[Var, set[Indices]]:
     reads = [r for q in group.schedule.placed for r in root_reads(q.root, q.at, q.guard)]
     return demand.walk(env, reads)[1]
-
-
-def _axes_for(atom: Atom) -> Indices:
-    shape = atom.aval.shape
-    return tuple(
-        ix.of(Axis(k + 1, e if isinstance(e, int) else e.bound)) for k, e in enumerate(shape)
-    )
-
-
-def _evaluations(place: Indices, at: Indices) -> int:
-    """How often a value is computed: in the outermost loop that knows all axes it depends on."""
-    used = ix.axes_of(place)
-    total, seen = 1, 1
-    for index in at:
-        for axis in ix.axes_of((index,)):
-            seen *= axis.extent
-            if axis in used:
-                total = seen
-    return total
 
 
 def _describe(eqn: Eqn) -> str:

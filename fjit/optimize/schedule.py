@@ -17,13 +17,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from fjit.core import primitives as p
-from fjit.core.ir import Atom, Eqn, Shape, Sym, Var
+from fjit.core.ir import Atom, Eqn, Literal, Shape, Sym, Var
 from fjit.frontend.layout import k_order
 from fjit.optimize import demand
 from fjit.optimize import index as ix
 from fjit.optimize.index import ZERO, Axis, Guard, Holds, Index, Indices, Lockstep
 
+MAX_ROW_BUFFER = 1 << 18
+"""Bytes of a row that a worker keeps for later stages."""
+SHORT = 512
+"""Reduced innermost axes shorter than this are joined with the next one, whatever the layout."""
 ROW_LIMIT = 1 << 16
 """Elements of a row that one task may walk several times when there is no other parallel work."""
 
@@ -95,10 +98,6 @@ class _Space:
     def __init__(self, env: demand.Env) -> None:
         self.env = env
         self.number = 0
-        self.lockstep: set[Sym] = {
-            e for eqn in env.values() if eqn.primitive is p.compress
-            for e in eqn.output.aval.shape if isinstance(e, Sym)
-        }  # fmt: skip
 
     def axis(self, extent: int, sym: Sym | None = None) -> Index:
         if extent == 1 and sym is None:
@@ -106,18 +105,15 @@ class _Space:
         self.number += 1
         return ix.of(Axis(self.number, extent, sym))
 
-    def place(self, shape: Shape) -> tuple[Indices, Guard]:
-        """Fresh axes for an operand of `shape`; a filtered axis walks over its mask."""
+    def place(self, shape: Shape, filtered: set[Sym]) -> tuple[Indices, Guard]:
+        """Fresh axes for an operand of `shape`; a `filtered` axis walks over its mask."""
         at: list[Index] = []
         guard: list[ix.Condition] = []
         for extent in shape:
             if isinstance(extent, int):
                 at.append(self.axis(extent))
-            elif extent in self.lockstep or extent.origin in self.env:
-                if extent.origin.aval.dtype.kind != "b":
-                    at.append(self.axis(extent.bound, extent))
-                    continue
-                base, inner = self.place(extent.origin.aval.shape)
+            elif extent in filtered:
+                base, inner = self.place(extent.origin.aval.shape, filtered)
                 at.append(ix.of(Lockstep(extent, base)))
                 guard.extend((*inner, Holds(extent.origin, base)))
             else:
@@ -167,12 +163,34 @@ def _rename_guard(guard: Guard, names: dict[Axis, Axis]) -> Guard:
     return tuple(c._replace(at=_rename(c.at, names)) if isinstance(c, Holds) else c for c in guard)
 
 
+def filters(env: demand.Env, atom: Atom, symbols: set[Sym]) -> set[Sym]:
+    """Symbols along which an operand is computed at its mask's positions, not read from memory."""
+    found, stored = set(symbols), set()
+    seen: set[Atom] = set()
+    stack = [atom]
+    while stack:
+        value = stack.pop()
+        if value in seen or isinstance(value, Literal) or value.aval.is_static:
+            continue
+        seen.add(value)
+        mine = {e for e in value.aval.shape if isinstance(e, Sym)}
+        found |= mine
+        if value in env:
+            stack.extend(env[value].inputs)
+        else:
+            stored |= mine
+    return {e for e in found - stored if e.origin.aval.dtype.kind == "b"}
+
+
 class _Draft:
     """A root while its axes are being unified with the group's."""
 
     def __init__(self, root: Root, space: _Space) -> None:
         self.root = root
-        self.at, self.guard = space.place(root.operand.aval.shape)
+        shape = root.operand.aval.shape
+        symbols = {extent for extent in shape if isinstance(extent, Sym)}
+        filtered = filters(space.env, root.operand, symbols) if symbols else symbols
+        self.at, self.guard = space.place(shape, filtered)
         self.done = False
 
     @property
@@ -363,7 +381,7 @@ def _stages(
             level = "inner"
             if own != full or (not own and needed):
                 level_or_none = _level(own, needed, roles)
-                if level_or_none is None:
+                if level_or_none is None or draft.root.kind != "store":
                     return Refusal(
                         f"{_name(draft)} covers only some axes of the loops it would share"
                     )
@@ -372,6 +390,9 @@ def _stages(
                 cascades |= needed
             levels[id(draft)] = level
             step = max([stage[id(s)] + (classes[id(s)] in _ENDS) for s in sources], default=0)
+            for s in sources:
+                if classes[id(s)] == "scan" and stage[id(s)] < step and not _kept(s, roles):
+                    return Refusal("a scan is read again after a reduction over its row")
             if level != "inner":
                 step = max([stage[id(s)] for s in sources], default=0)
             stage[id(draft)] = step
@@ -404,6 +425,15 @@ def _class(draft: _Draft, outer: tuple[Axis, ...], inner: Axis | None) -> str | 
     return "whole" if reduced == {*outer, inner} else None
 
 
+def _kept(
+    scan: _Draft, roles: tuple[tuple[Axis, ...], tuple[Axis, ...], Axis | None]
+) -> bool:
+    """Whether a scan's row can be kept in a row buffer for later stages."""
+    _, outer, inner = roles
+    itemsize = scan.root.var.aval.dtype.itemsize
+    return not outer and inner is not None and inner.extent * itemsize <= MAX_ROW_BUFFER
+
+
 def _level(
     own: set[Axis], needed: set[str],
     roles: tuple[tuple[Axis, ...], tuple[Axis, ...], Axis | None],
@@ -422,6 +452,10 @@ def _level(
 def _checked(schedule: Schedule, cascades: set[str]) -> Schedule | Refusal:
     """Decide the cascade's form and refuse rows that are too long to walk again and again."""
     placed = schedule.placed
+    classes = {q.cls for q in placed}
+    short = schedule.inner is not None and schedule.inner.extent < SHORT
+    if "whole" in classes and classes & {"inner", "outer"} and short:
+        return Refusal("a total over short rows adds in another order than sums of rows or columns")
     scans = [q for q in placed if q.cls == "scan"]
     filters = [q for q in placed if q.cls == "filter"]
     if filters and (schedule.stages > 1 or scans or len({q.guard for q in filters}) > 1):

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 MAX_STATEMENTS: Final = 12
 SHOWN: Final = 64
+LARGE: Final = ((40_000,), (300, 130), (3, 17_000), (17_000, 3), (20, 30, 67))
+"""Shapes that are worth a second thread."""
 PLACES: Final = ("C", "C", "C", *LAYOUTS)
 
 
@@ -78,7 +80,7 @@ def build(choose: Choose) -> RandomProgram:
 
 def _arguments(choose: Choose) -> tuple[list[Any], tuple[str, ...]]:
     """One to three arrays of related shapes, and perhaps a Python number; and their texts."""
-    shape = choose_shape(choose)
+    shape = choose.pick(LARGE) if choose.chance(20) else choose_shape(choose)
     values: list[Any] = []
     shown = []
     for _ in range(choose.pick((2, 1, 3))):

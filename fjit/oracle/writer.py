@@ -9,6 +9,7 @@ variable; variables in `dynamic` have a shape that only the values of a mask dec
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any, Final
@@ -18,7 +19,7 @@ import numpy as np
 from fjit.oracle.choose import Choose
 
 Array = Any  # NumPy arrays and scalars
-LIMIT: Final = 4000
+LIMIT: Final = 4000  # elements of a variable, or twice those of the largest argument
 RECENT: Final = 2
 KINDS: Final = "biuf"
 
@@ -33,6 +34,7 @@ class Writer:
         self.names = [name for name in values if name not in scalars]
         self.dynamic: dict[str, tuple[str, int]] = {}
         self.lines: list[str] = []
+        self.limit = max(LIMIT, 2 * max(values[name].size for name in self.names))
         self.epoch = 0
         self._count = 0
 
@@ -60,7 +62,7 @@ class Writer:
         name = f"v{self._count}"
         if not self.run(f"{name} = {expression}"):
             return None
-        if not usable(self.values[name]):
+        if not usable(self.values[name], self.limit):
             self.lines.pop()
             del self.values[name]
             return None
@@ -80,11 +82,11 @@ class Writer:
 
     def partner(self, shape: tuple[int, ...]) -> str | None:
         """A variable that broadcasts with `shape` to a moderate size."""
-        return self.array(lambda value: broadcasts(shape, value.shape))
+        return self.array(lambda value: broadcasts(shape, value.shape, self.limit))
 
     def fitting(self, shape: tuple[int, ...]) -> str | None:
         """A variable that broadcasts to `shape`."""
-        return self.array(lambda value: broadcasts(shape, value.shape, into=True))
+        return self.array(lambda value: broadcasts(shape, value.shape, self.limit, into=True))
 
     def number(self, dtype: np.dtype) -> str:
         """A Python number that an array of `dtype` can be combined with in its own kind."""
@@ -99,17 +101,19 @@ class Writer:
         return self.choose.pick(("2", "1", "7")) if dtype.kind == "u" else "True"
 
 
-def usable(value: Any) -> bool:
+def usable(value: Any, limit: int) -> bool:
     """Whether a value may be a variable of a program: an array or NumPy scalar, not too large."""
-    if not isinstance(value, np.ndarray | np.generic) or value.size > LIMIT:
+    if not isinstance(value, np.ndarray | np.generic) or value.size > limit:
         return False
     return value.dtype.kind in KINDS and value.dtype != np.float16 and value.ndim <= 5
 
 
-def broadcasts(shape: tuple[int, ...], other: tuple[int, ...], into: bool = False) -> bool:
-    """Whether two shapes broadcast to a moderate size (with `into`: to `shape` itself)."""
+def broadcasts(
+    shape: tuple[int, ...], other: tuple[int, ...], limit: int, *, into: bool = False
+) -> bool:
+    """Whether two shapes broadcast to at most `limit` elements (with `into`: to `shape`)."""
     try:
         whole = np.broadcast_shapes(shape, other)
     except ValueError:
         return False
-    return whole == shape if into else int(np.prod(whole)) <= LIMIT
+    return whole == shape if into else math.prod(whole) <= limit

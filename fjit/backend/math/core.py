@@ -87,7 +87,7 @@ def pair_sqrt(e: Emitter, h: Val, lo: Val) -> Pair:
     """sqrt(h + lo) for h >= 0; a zero stays zero."""
     s = e.sqrt(h)
     rest = e.fadd(e.fma(e.fneg(s), s, h), lo)
-    correction = e.fdiv(rest, e.fadd(s, s))
+    correction = e.fmul(rest, e.fdiv(like(e, s, 0.5), s))
     return s, e.select(e.fcmp("ogt", s, like(e, s, 0.0)), correction, like(e, s, 0.0))
 
 

@@ -10,10 +10,11 @@ where its result crosses zero the bound is relative to the larger argument.
 
 from typing import NamedTuple
 
-from fjit.backend.emitter import F64, Emitter, Val
+from fjit.backend.emitter import Emitter, Val
 from fjit.backend.math.core import (
     BIAS,
     INF,
+    LN2,
     MANTISSA,
     NAN,
     ONE_BITS,
@@ -24,13 +25,13 @@ from fjit.backend.math.core import (
     clamp,
     fast_two_sum,
     from_bits,
+    horner,
     int_like,
     keep_tiny,
     like,
     pair_div,
     poly,
     scale,
-    through_f64,
     two_prod,
     two_sum,
 )
@@ -48,6 +49,8 @@ LOG = {
          -0.10768899029752811, 0.12567789743444116, -0.1157238834830714, 0.0499521811036289),
 }
 # fmt: on
+# 1/(1 + f) = 1 + f SLOPE(f) to one part in 400, and exactly 1 at f = 0
+SLOPE = (-1.0057389708351787, 1.0934271232396775, -0.9329384619487645)
 ROOT_HALF_BITS = {32: 0x3F3504F3, 64: 0x3FE6A09E667F3BCD}
 LIFT = {32: 25, 64: 54}  # a subnormal times 2**LIFT is normal
 
@@ -70,7 +73,12 @@ DECIMAL = {
     32: Base(0.4342944920063019, -1.0103049952192578e-08, 0.301025390625, 4.605039066518657e-06),
     64: Base(0.4342944819032518, 1.098319650216765e-17, 0.30102999566383914, 1.42050232272661e-13),
 }
-LN2_PAIR = (0.6931471805599453, 2.3190468138462996e-17)
+LN2_PAIR = {
+    32: (0.6931471824645996, -1.904654299957768e-09),
+    64: (0.6931471805599453, 2.3190468138462996e-17),
+}
+# where exp(d) is too small for a low part of d to count, and where it and 2**d are zero
+LOG_ADD_RANGE = {32: (-110.0, -104.0, -151.0), 64: (-800.0, -746.0, -1100.0)}
 
 
 class Reduced(NamedTuple):
@@ -112,12 +120,14 @@ def log1p_tail(e: Emitter, f: Val, wide: bool) -> Pair:
     return head, e.fma(e.fmul(half_square, f), poly(e, f, LOG[f.ty.bits]), rest)
 
 
-def log_pair(e: Emitter, v: Val, v_lo: Val | None, base: Base) -> Pair:
+def log_pair(
+    e: Emitter, v: Val, v_lo: Val | None, base: Base, subnormal: bool = True
+) -> Pair:
     """log_b(v + v_lo) in two parts (not normalised), for 0 < v < inf and |v_lo| <= ulp(v)."""
-    n, f, inverse_power = reduce_log(e, v)
+    n, f, inverse_power = reduce_log(e, v, subnormal)
     head, rest = log1p_tail(e, f, wide=base.factor != 1.0)
-    if v_lo is not None:  # 1/(1 + f) to one part in a hundred, exactly 1 at f = 0
-        slope = e.fma(f, e.fsub(like(e, v, 1.121), f), like(e, v, -1.0))
+    if v_lo is not None:
+        slope = horner(e, f, SLOPE)
         f_lo = e.fmul(v_lo, e.fmul(inverse_power, like(e, v, 0.5)))
         rest = e.fadd(f_lo, e.fma(e.fmul(f_lo, f), slope, rest))
     if base.factor != 1.0:
@@ -162,7 +172,7 @@ def log10(e: Emitter, x: Val) -> Val:
 def log1p(e: Emitter, x: Val) -> Val:
     """log(1 + x), accurate near zero."""
     v, v_lo = two_sum(e, like(e, x, 1.0), x)
-    result = e.fadd(*log_pair(e, v, v_lo, NATURAL[x.ty.bits]))
+    result = e.fadd(*log_pair(e, v, v_lo, NATURAL[x.ty.bits], subnormal=False))
     return log_special(e, x, keep_tiny(e, x, result, 2.0**-60), -1.0)
 
 
@@ -190,26 +200,24 @@ def logaddexp2(e: Emitter, a: Val, b: Val) -> Val:
 
 
 def _log_add(e: Emitter, a: Val, b: Val, binary: bool) -> Val:
-    if through_f64(a.ty):
-        wide = _log_add(e, e.fpext(a, F64), e.fpext(b, F64), binary)
-        return e.fptrunc(wide, a.ty)
+    bits = a.ty.bits
     swap = e.fcmp("olt", a, b)
     top, low = e.select(swap, b, a), e.select(swap, a, b)
     d, d_lo = two_sum(e, low, e.fneg(top))
-    d_lo = e.select(e.fcmp("oge", d, like(e, a, -800.0)), d_lo, like(e, a, 0.0))
+    lost, lowest, lowest2 = LOG_ADD_RANGE[bits]
+    d_lo = e.select(e.fcmp("oge", d, like(e, a, lost)), d_lo, like(e, a, 0.0))
     if binary:
-        factor, factor_lo = like(e, a, LN2_PAIR[0]), like(e, a, LN2_PAIR[1])
-        d, product_lo = two_prod(e, clamp(e, d, -1100.0, 0.0), factor)
+        factor, factor_lo = (like(e, a, part) for part in LN2_PAIR[bits])
+        d, product_lo = two_prod(e, clamp(e, d, lowest2, 0.0), factor)
         d_lo = e.fma(d_lo, factor, e.fma(d, factor_lo, product_lo))
-    p, p_lo, word = exp_pair(e, clamp(e, d, -746.0, 0.0), d_lo)
+    p, p_lo, word = exp_pair(e, clamp(e, d, lowest, 0.0), d_lo)
     p, p_lo = scale(e, p, word), scale(e, p_lo, word)
-    v, v_lo = two_sum(e, like(e, a, 1.0), p)
-    bits = a.ty.bits
+    v, v_lo = fast_two_sum(e, like(e, a, 1.0), p)
     base = BINARY[bits] if binary else NATURAL[bits]
-    h, lo = log_pair(e, v, e.fadd(v_lo, p_lo), base)
+    h, lo = log_pair(e, v, e.fadd(v_lo, p_lo), base, subnormal=False)
     u, u_lo = two_sum(e, top, h)
     result = e.fadd(u, e.fadd(u_lo, lo))
-    constant = like(e, a, 1.0 if binary else 0.6931471805599453)
+    constant = like(e, a, 1.0 if binary else LN2)
     infinite = e.fcmp("oeq", e.fabs(top), like(e, a, INF))
     result = e.select(e.fcmp("oeq", a, b), e.fadd(a, constant), e.select(infinite, top, result))
     return e.select(e.fcmp("uno", a, b), e.fadd(a, b), result)

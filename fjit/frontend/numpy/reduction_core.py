@@ -113,14 +113,21 @@ def _factors(shape: Shape, axes: tuple[int, ...]) -> tuple[int, list[Sym]]:
     )
 
 
-def _emit(reducer: Reducer, atom: Atom, axes: tuple[int, ...]) -> Atom:
-    """The reduction of `atom` over `axes`; float16 sums and products run in float32."""
+def _emit(
+    reducer: Reducer, atom: Atom, axes: tuple[int, ...], *, checked: bool = True
+) -> Atom:
+    """The reduction of `atom` over `axes`; float16 sums and products run in float32.
+
+    Unchecked, an extremum over a filter that keeps nothing is the identity.
+    """
     if not axes:
         return atom
     trace = current().trace
     if reducer.op in ("sum", "prod") and atom.aval.dtype == F16:
         wide = ops.convert(atom, dtypes.F32)
         return ops.convert(trace.emit(p.reduce, wide, op=reducer.op, axes=axes), F16)
+    if not checked and not atom.aval.is_static:
+        return trace.emit(p.reduce, atom, op=reducer.op, axes=axes, checked=False)
     return trace.emit(p.reduce, atom, op=reducer.op, axes=axes)
 
 
@@ -204,7 +211,7 @@ def _reduced(
     if name in ("fmax", "fmin") and atom.aval.dtype.kind == "f":
         result = _ignoring_nan(reducer, atom, axes)
     else:
-        result = _emit(reducer, atom, axes)
+        result = _emit(reducer, atom, axes, checked=first is None)
     if first is None:
         return result
     shape = result.aval.shape
