@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +26,7 @@ from fjit.bench.cases import GROUPS, select
 from fjit.bench.peers import PEERS, Peer, choose, describe
 from fjit.bench.runner import DTYPES, Job, Row, jobs, run, too_large
 from fjit.bench.timing import QUICK, Effort
-from fjit.errors import FjitError
+from fjit.errors import FjitError, FjitValueError
 
 _LIMITS: Final = (
     "OMP_NUM_THREADS",
@@ -41,6 +42,8 @@ def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(words)
     options.threads = options.threads or ("1" if options.quick else "both")
     try:
+        if options.clock == "cpu" and options.threads != "1":
+            raise FjitValueError("--clock cpu adds the threads up: give --threads 1 with it")
         old = table.load(options.compare) if options.compare else []
         measure = _in_processes if options.threads == "both" else _measure
         rows = measure(words, options)
@@ -68,6 +71,12 @@ def parser() -> argparse.ArgumentParser:
     add("--size", type=_size, default="small", help="small, large, all or a shape as 8000x8000")
     add("--dtype", choices=(*DTYPES, "both"), default="both", help="of the arrays")
     add("--peers", type=_list, default=(), help=f"some of {','.join(PEERS)}; all by default")
+    add(
+        "--clock",
+        choices=("wall", "cpu"),
+        default="wall",
+        help="cpu, on a busy machine, with 1 thread",
+    )
     add("--json", type=Path, metavar="FILE", help="write the rows there too")
     add("--compare", type=Path, metavar="FILE", help="rows of an earlier --json to compare with")
     add("--quick", action="store_true", help="fewer rounds of the slow cases, one thread")
@@ -111,6 +120,8 @@ def _measure(words: list[str], options: argparse.Namespace) -> list[Row]:
     print(headline(peers, absent, threads), file=sys.stderr)
     peers = _started(peers, threads)
     effort = QUICK if options.quick else Effort()
+    if options.clock == "cpu":
+        effort = replace(effort, clock=time.process_time)
     rows = []
     for number, job in enumerate(todo, 1):
         start = time.perf_counter()

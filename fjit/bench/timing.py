@@ -24,11 +24,15 @@ LARGEST_COPY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How many rounds: `rounds`, or as many as fit in `seconds`, but no fewer than `least`."""
+    """How many rounds: `rounds`, or as many as fit in `seconds`, but no fewer than `least`.
+
+    `clock` may be the processor's, which stands still while other processes have their turn.
+    """
 
     rounds: int = 15
     least: int = 15
     seconds: float = 60.0
+    clock: Callable[[], float] = time.perf_counter
 
 
 QUICK: Final = Effort(15, 5, 0.6)
@@ -38,7 +42,7 @@ def interleaved(
     calls: Mapping[str, Callable[[], Any]], effort: Effort, batch: float = BATCH
 ) -> dict[str, list[float]]:
     """Return the seconds a call of each callable, a list with one for each round."""
-    timers = {name: Timer(call) for name, call in calls.items()}
+    timers = {name: Timer(call, timer=effort.clock) for name, call in calls.items()}
     repeats = {name: _repeats(timer, batch) for name, timer in timers.items()}
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     order = list(calls)

@@ -274,6 +274,7 @@ def test_command_times_one_thread_and_all_in_processes(
         (["--group", "maths"], "no group of cases is called maths; the groups are bandwidth, math"),
         (["--only", "xyz"], "matches 'xyz'; the cases are 'sum axis 0'"),
         (["--peers", "julia"], "no peer is called julia; the peers are numpy, fjit"),
+        (["--clock", "cpu", "--threads", "all"], "--threads 1"),
         (["--compare", "absent.json"], "absent.json does not hold rows"),
     ],
 )
