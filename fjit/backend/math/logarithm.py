@@ -110,26 +110,28 @@ def reduce_log(e: Emitter, v: Val, subnormal: bool = True) -> Reduced:
     return Reduced(n, f, inverse_power)
 
 
-def log1p_tail(e: Emitter, f: Val, wide: bool) -> Pair:
-    """log(1 + f) as f plus a rest, or, if `wide`, as a head that takes in -f^2/2, and a rest."""
-    square, square_lo = two_prod(e, f, f)
-    half_square = e.fmul(square, like(e, f, -0.5))
-    head, rest = fast_two_sum(e, f, half_square) if wide else (f, half_square)
+def log1p_tail(e: Emitter, f: Val, low: Val | None, wide: bool) -> Pair:
+    """log(1 + f) + low as f plus a rest, or, if `wide`, as a head that takes in -f^2/2."""
+    minus_half = e.fmul(f, like(e, f, -0.5))
+    half_square = e.fmul(f, minus_half)
+    cube, p = e.fmul(half_square, f), poly(e, f, LOG[f.ty.bits])
     if wide:
-        rest = e.fma(square_lo, like(e, f, -0.5), rest)
-    return head, e.fma(e.fmul(half_square, f), poly(e, f, LOG[f.ty.bits]), rest)
+        head, rest = fast_two_sum(e, f, half_square)
+        rest = e.fadd(rest, e.fma(f, minus_half, e.fneg(half_square)))
+        return head, e.fma(cube, p, rest if low is None else e.fadd(rest, low))
+    if low is None:
+        return f, e.fma(cube, p, half_square)
+    return f, e.fma(f, minus_half, e.fma(cube, p, low))
 
 
-def log_pair(
-    e: Emitter, v: Val, v_lo: Val | None, base: Base, subnormal: bool = True
-) -> Pair:
+def log_pair(e: Emitter, v: Val, v_lo: Val | None, base: Base, subnormal: bool = True) -> Pair:
     """log_b(v + v_lo) in two parts (not normalised), for 0 < v < inf and |v_lo| <= ulp(v)."""
     n, f, inverse_power = reduce_log(e, v, subnormal)
-    head, rest = log1p_tail(e, f, wide=base.factor != 1.0)
+    low = None
     if v_lo is not None:
-        slope = horner(e, f, SLOPE)
         f_lo = e.fmul(v_lo, e.fmul(inverse_power, like(e, v, 0.5)))
-        rest = e.fadd(f_lo, e.fma(e.fmul(f_lo, f), slope, rest))
+        low = e.fma(e.fmul(f_lo, f), horner(e, f, SLOPE), f_lo)
+    head, rest = log1p_tail(e, f, low, wide=base.factor != 1.0)
     if base.factor != 1.0:
         factor = like(e, v, base.factor)
         rest = e.fma(head, like(e, v, base.factor_lo), e.fmul(rest, factor))
