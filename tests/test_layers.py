@@ -32,6 +32,7 @@ LAYERS = (
     ("backend",),
     ("runtime",),
     ("interop", "report"),
+    ("fused",),
     ("api",),
     ("oracle", "bench"),
     (

@@ -295,7 +295,8 @@ class Lanewise:
         self.em.stmt(f"store {value.ty} {value.ref}, ptr {self.slot.ref}, align {_align(value.ty)}")
 
     def _get(self) -> Val:
-        return self.em.inst(self.ty, f"load {self.ty}, ptr {self.slot.ref}, align {_align(self.ty)}")
+        text = f"load {self.ty}, ptr {self.slot.ref}, align {_align(self.ty)}"
+        return self.em.inst(self.ty, text)
 
     def update(
         self, value: Val, mask: Val | None, copy: int, within: Val | None, position: Val | None

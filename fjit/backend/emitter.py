@@ -18,102 +18,27 @@ written in milliseconds.
 """
 
 import math
-import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache, lru_cache
-from typing import NamedTuple
+from functools import cache
 
-FLOAT_NAMES = {16: "half", 32: "float", 64: "double"}
+from fjit.backend.memory import Memory
+from fjit.backend.values import (
+    F16,
+    F32,
+    F64,
+    I1,
+    I8,
+    I16,
+    I32,
+    I64,
+    PTR,
+    Ty,
+    Val,
+    const_text,
+    struct_text,
+)
 
-
-@dataclass(frozen=True, slots=True)
-class Ty:
-    """The type of an LLVM value: `kind` is "f" (float), "i" (integer) or "p" (pointer)."""
-
-    kind: str
-    bits: int
-    lanes: int = 1
-
-    def __str__(self) -> str:
-        return _type_text(self.kind, self.bits, self.lanes)
-
-    def with_lanes(self, lanes: int) -> "Ty":
-        """Return the type of `lanes` such elements."""
-        return self if lanes == self.lanes else Ty(self.kind, self.bits, lanes)
-
-    @property
-    def element(self) -> "Ty":
-        """The scalar type of one lane."""
-        return self.with_lanes(1)
-
-    @property
-    def as_int(self) -> "Ty":
-        """The integer type of the same width and lanes."""
-        return Ty("i", self.bits, self.lanes)
-
-    @property
-    def as_float(self) -> "Ty":
-        """The floating type of the same width and lanes."""
-        return Ty("f", self.bits, self.lanes)
-
-    @property
-    def as_bool(self) -> "Ty":
-        """The mask type of the same lanes."""
-        return Ty("i", 1, self.lanes)
-
-    @property
-    def suffix(self) -> str:
-        """The name of the type within an overloaded intrinsic: `v16f32`, `i64`, `p0`."""
-        element = "p0" if self.kind == "p" else f"{self.kind}{self.bits}"
-        return element if self.lanes == 1 else f"v{self.lanes}{element}"
-
-
-class Val(NamedTuple):
-    """A typed operand: `ref` is a register (`%v12`), an argument or the text of a constant."""
-
-    ty: Ty
-    ref: str
-
-    @property
-    def is_const(self) -> bool:
-        """Whether the operand is a constant and no register or global."""
-        return self.ref[0] not in "%@"
-
-
-I1, I8, I16, I32, I64 = (Ty("i", bits) for bits in (1, 8, 16, 32, 64))
-F16, F32, F64 = (Ty("f", bits) for bits in (16, 32, 64))
-PTR = Ty("p", 64)
-
-
-@cache
-def _type_text(kind: str, bits: int, lanes: int) -> str:
-    element = FLOAT_NAMES[bits] if kind == "f" else f"i{bits}" if kind == "i" else "ptr"
-    return element if lanes == 1 else f"<{lanes} x {element}>"
-
-
-@lru_cache(maxsize=4096)
-def _const_text(kind: str, bits: int, number: float, sign: float) -> str:
-    """Text of a scalar constant; `sign` only tells 0.0 and -0.0 apart in the cache."""
-    if kind == "p":
-        return "null"
-    if kind == "i":
-        if bits == 1:
-            return "true" if number else "false"
-        value = int(number) & ((1 << bits) - 1)
-        return str(value - (1 << bits) if value >> (bits - 1) else value)
-    if bits == 16:
-        return "0xH" + _pack(">e", number).hex().upper()
-    if bits == 32:  # LLVM wants the float32 value, written as a double
-        number = struct.unpack(">f", _pack(">f", number))[0]
-    return "0x" + struct.pack(">d", number).hex().upper()
-
-
-def _pack(layout: str, number: float) -> bytes:
-    try:
-        return struct.pack(layout, number)
-    except OverflowError:
-        return struct.pack(layout, math.copysign(math.inf, number))
+__all__ = ["F16", "F32", "F64", "I1", "I8", "I16", "I32", "I64", "PTR", "Emitter", "Ty", "Val"]
 
 
 @cache
@@ -142,7 +67,7 @@ def _conversion(op: str) -> Callable[["Emitter", Val, Ty], Val]:
     return emit
 
 
-class Emitter:
+class Emitter(Memory):
     """One function body under construction.
 
     `lines` is public: a caller may swap in another list to emit into another block. `declares`
@@ -178,7 +103,7 @@ class Emitter:
         ret: Sequence[Ty],
     ) -> None:
         """Keep a finished body as the internal function `name` that returns a struct."""
-        self.helpers[name] = body.define(name, params, attrs, _struct_text(ret), "internal")
+        self.helpers[name] = body.define(name, params, attrs, struct_text(ret), "internal")
 
     # Text
 
@@ -220,7 +145,7 @@ class Emitter:
 
     def ret_struct(self, *vals: Val) -> None:
         """Return several values as one struct."""
-        ty = _struct_text([val.ty for val in vals])
+        ty = struct_text([val.ty for val in vals])
         whole = "poison"
         for i, val in enumerate(vals):
             name = self.fresh()
@@ -254,7 +179,7 @@ class Emitter:
     def const(self, ty: Ty, number: float) -> Val:
         """Return an exact constant of `ty`, a splat when `ty` is a vector."""
         sign = math.copysign(1.0, number) if ty.kind == "f" else 0.0
-        return self._splat_const(ty, _const_text(ty.kind, ty.bits, number, sign))
+        return self._splat_const(ty, const_text(ty.kind, ty.bits, number, sign))
 
     def undef(self, ty: Ty) -> Val:
         """Return a value of `ty` that nobody may look at."""
@@ -420,7 +345,7 @@ class Emitter:
 
     def call_struct(self, name: str, ret: Sequence[Ty], *vals: Val) -> tuple[Val, ...]:
         """Call the helper `name` and take its struct apart."""
-        ty = _struct_text(ret)
+        ty = struct_text(ret)
         whole = self.fresh()
         args = ", ".join([f"{v.ty} {v.ref}" for v in vals])
         self.stmt(f"{whole} = call {ty} @{name}({args})")
@@ -431,78 +356,3 @@ class Emitter:
         if mask.ty.lanes == 1:
             return mask
         return self.call(f"llvm.vector.reduce.or.{mask.ty.suffix}", I1, mask)
-
-    # Memory
-
-    def gep(self, ptr: Val, byte_offset: Val) -> Val:
-        """Return `ptr` moved by bytes; a vector of offsets gives a vector of pointers."""
-        lanes = max(ptr.ty.lanes, byte_offset.ty.lanes)
-        offset = f"{byte_offset.ty} {byte_offset.ref}"
-        return self.inst(PTR.with_lanes(lanes), f"getelementptr i8, {ptr.ty} {ptr.ref}, {offset}")
-
-    def load(self, ty: Ty, ptr: Val, align: int = 1, meta: str = "") -> Val:
-        """Load a scalar or contiguous lanes; `meta` is appended, such as `!nontemporal !0`."""
-        tail = f", {meta}" if meta else ""
-        return self.inst(ty, f"load {ty}, ptr {ptr.ref}, align {align}{tail}")
-
-    def store(self, val: Val, ptr: Val, align: int = 1, meta: str = "") -> None:
-        """Store a scalar or contiguous lanes."""
-        tail = f", {meta}" if meta else ""
-        self.stmt(f"store {val.ty} {val.ref}, ptr {ptr.ref}, align {align}{tail}")
-
-    def masked_load(self, ty: Ty, ptr: Val, mask: Val, passthru: Val, align: int = 1) -> Val:
-        """Load the lanes whose mask is set and take the others from `passthru`."""
-        many = _vector_text(ty)
-        name = f"llvm.masked.load.v{ty.lanes}{ty.element.suffix}.p0"
-        self._declare(name, f"{many} @{name}(ptr, {_vector_text(mask.ty)}, {many})")
-        tail = f"{self._as_vector(mask)}, {self._as_vector(passthru)}"
-        return self._vector_result(ty, f"call {many} @{name}(ptr align {align} {ptr.ref}, {tail})")
-
-    def masked_store(self, val: Val, ptr: Val, mask: Val, align: int = 1) -> None:
-        """Store the lanes whose mask is set."""
-        name = f"llvm.masked.store.v{val.ty.lanes}{val.ty.element.suffix}.p0"
-        self._declare(name, f"void @{name}({_vector_text(val.ty)}, ptr, {_vector_text(mask.ty)})")
-        value, where = self._as_vector(val), self._as_vector(mask)
-        self.stmt(f"call void @{name}({value}, ptr align {align} {ptr.ref}, {where})")
-
-    def gather(self, ty: Ty, ptrs: Val, mask: Val, passthru: Val, align: int = 1) -> Val:
-        """Load one element per pointer where the mask is set, else take `passthru`."""
-        many, where = _vector_text(ty), _vector_text(ptrs.ty)
-        name = f"llvm.masked.gather.v{ty.lanes}{ty.element.suffix}.v{ty.lanes}p0"
-        self._declare(name, f"{many} @{name}({where}, {_vector_text(mask.ty)}, {many})")
-        pointers = self._as_vector(ptrs, f" align {align}")
-        tail = f"{self._as_vector(mask)}, {self._as_vector(passthru)}"
-        return self._vector_result(ty, f"call {many} @{name}({pointers}, {tail})")
-
-    def scatter(self, val: Val, ptrs: Val, mask: Val, align: int = 1) -> None:
-        """Store one element per pointer where the mask is set; later lanes win."""
-        types = ", ".join(_vector_text(v.ty) for v in (val, ptrs, mask))
-        name = f"llvm.masked.scatter.v{val.ty.lanes}{val.ty.element.suffix}.v{val.ty.lanes}p0"
-        self._declare(name, f"void @{name}({types})")
-        pointers = self._as_vector(ptrs, f" align {align}")
-        self.stmt(f"call void @{name}({self._as_vector(val)}, {pointers}, {self._as_vector(mask)})")
-
-    def _declare(self, name: str, signature: str) -> None:
-        self.declares.setdefault(name, f"declare {signature}")
-
-    def _as_vector(self, val: Val, attrs: str = "") -> str:
-        """Operand text as a vector: masked intrinsics know no scalars."""
-        if val.ty.lanes > 1:
-            return f"{val.ty}{attrs} {val.ref}"
-        many = _vector_text(val.ty)
-        one = self.inst(val.ty, f"insertelement {many} poison, {val.ty} {val.ref}, i64 0")
-        return f"{many}{attrs} {one.ref}"
-
-    def _vector_result(self, ty: Ty, text: str) -> Val:
-        result = self.inst(ty, text)
-        if ty.lanes > 1:
-            return result
-        return self.inst(ty, f"extractelement {_vector_text(ty)} {result.ref}, i64 0")
-
-
-def _struct_text(types: Sequence[Ty]) -> str:
-    return "{ " + ", ".join([str(ty) for ty in types]) + " }"
-
-
-def _vector_text(ty: Ty) -> str:
-    return str(ty) if ty.lanes > 1 else f"<1 x {ty}>"

@@ -163,7 +163,7 @@ class Program:
 def literal(value: object, dtype: np.dtype) -> Literal:
     """A literal holding `value` converted to `dtype`."""
     with np.errstate(all="ignore"):
-        return Literal(np.asarray(value).astype(dtype)[()], Aval((), dtype))
+        return Literal(dtype.type(np.asarray(value).astype(dtype)[()]), Aval((), dtype))
 
 
 def static_shape(aval: Aval) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from fjit.core import dtypes, meanings, rules
 from fjit.core.ir import Aval, Primitive
 from fjit.errors import InternalError
 
-Rule = Callable[..., Aval]  # (*avals, **params) -> aval
+Rule = Callable[..., Any]  # (*avals, **params) -> aval, or a tuple of avals for kernels
 Meaning = Callable[..., Any]  # (*arrays, **params) -> array; arrays are NumPy's own Any
 
 PRIMITIVES: Final[dict[str, Primitive]] = {}

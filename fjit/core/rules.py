@@ -89,7 +89,8 @@ def reshape(a: Aval, *, shape: Shape) -> Aval:
 
 def element_key(shape: Shape) -> tuple[int, tuple[Sym, ...]]:
     """The static part of the element count and the symbolic factors."""
-    count, symbols = 1, []
+    count = 1
+    symbols: list[Sym] = []
     for extent in shape:
         if isinstance(extent, int):
             count *= extent
@@ -115,7 +116,7 @@ def pad(a: Aval, value: Aval, *, low: tuple[int, ...], high: tuple[int, ...]) ->
     """`low` and `high` copies of the scalar `value` before and after each axis."""
     if value.shape or value.dtype != a.dtype:
         raise _refuse(f"pad of {a} with {value}")
-    shape = []
+    shape: list[Extent] = []
     for extent, lo, hi in zip(a.shape, low, high, strict=True):
         if isinstance(extent, Sym):
             if lo or hi:

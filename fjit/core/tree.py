@@ -68,5 +68,7 @@ def register_dataclass(
             object.__setattr__(instance, name, value)
         return instance
 
-    optree.register_pytree_node(cls, take_apart, build, namespace=NAMESPACE)
+    node: Any = cls  # optree's own annotations ask for a collection
+    rebuild: Any = build
+    optree.register_pytree_node(node, take_apart, rebuild, namespace=NAMESPACE)
     return cls

@@ -37,7 +37,7 @@ UFUNCS: Final[dict[str, Function]] = {}
 OPERATORS: Final[dict[str, Function]] = {}
 """Ufunc name -> what the operator means where it is not the ufunc: between Python numbers, `**`."""
 UFUNC_METHODS: Final[dict[str, Function]] = {}
-"""Method name (reduce, accumulate, outer, reduceat, at) -> function(ufunc, *operands, **keywords)."""
+"""Method name (reduce, accumulate, outer, reduceat, at) -> function(ufunc, *operands, **keywords)."""  # noqa: E501
 FUNCTIONS: Final[dict[Any, Function]] = {}
 """NumPy function object -> function with the same signature for traced operands."""
 
@@ -155,7 +155,7 @@ class Tracer:
         return self.steps[-1].strides if self.steps else self.buffer.strides
 
     def view(self, step_or_dtype: Any = None, **keywords: Any) -> Any:
-        """With a view step: the view (internal). With a dtype: ndarray.view, where it has a meaning."""
+        """With a view step: the view (internal). With a dtype: ndarray.view, where it has a meaning."""  # noqa: E501
         if isinstance(step_or_dtype, (views.Slice, views.Transpose, views.Reshape,
                                       views.Diagonal, views.Broadcast)):  # fmt: skip
             return Tracer(self._trace, self.buffer, (*self.steps, step_or_dtype))
@@ -373,16 +373,16 @@ class Tracer:
     __add__, __radd__, __iadd__ = _binary("add"), _reflected("add"), _inplace("add")
     __sub__, __rsub__, __isub__ = _binary("subtract"), _reflected("subtract"), _inplace("subtract")
     __mul__, __rmul__, __imul__ = _binary("multiply"), _reflected("multiply"), _inplace("multiply")
-    __truediv__, __rtruediv__, __itruediv__ = _binary("divide"), _reflected("divide"), _inplace("divide")
+    __truediv__, __rtruediv__, __itruediv__ = _binary("divide"), _reflected("divide"), _inplace("divide")  # noqa: E501
     __floordiv__, __rfloordiv__, __ifloordiv__ = _binary("floor_divide"), _reflected("floor_divide"), _inplace("floor_divide")  # noqa: E501
-    __mod__, __rmod__, __imod__ = _binary("remainder"), _reflected("remainder"), _inplace("remainder")
+    __mod__, __rmod__, __imod__ = _binary("remainder"), _reflected("remainder"), _inplace("remainder")  # noqa: E501
     __divmod__, __rdivmod__     = _binary("divmod"), _reflected("divmod")
-    __and__, __rand__, __iand__ = _binary("bitwise_and"), _reflected("bitwise_and"), _inplace("bitwise_and")
-    __or__, __ror__, __ior__    = _binary("bitwise_or"), _reflected("bitwise_or"), _inplace("bitwise_or")
-    __xor__, __rxor__, __ixor__ = _binary("bitwise_xor"), _reflected("bitwise_xor"), _inplace("bitwise_xor")
+    __and__, __rand__, __iand__ = _binary("bitwise_and"), _reflected("bitwise_and"), _inplace("bitwise_and")  # noqa: E501
+    __or__, __ror__, __ior__    = _binary("bitwise_or"), _reflected("bitwise_or"), _inplace("bitwise_or")  # noqa: E501
+    __xor__, __rxor__, __ixor__ = _binary("bitwise_xor"), _reflected("bitwise_xor"), _inplace("bitwise_xor")  # noqa: E501
     __lshift__, __rlshift__, __ilshift__ = _binary("left_shift"), _reflected("left_shift"), _inplace("left_shift")  # noqa: E501
     __rshift__, __rrshift__, __irshift__ = _binary("right_shift"), _reflected("right_shift"), _inplace("right_shift")  # noqa: E501
-    __matmul__, __rmatmul__, __imatmul__ = _binary("matmul"), _reflected("matmul"), _inplace("matmul")
+    __matmul__, __rmatmul__, __imatmul__ = _binary("matmul"), _reflected("matmul"), _inplace("matmul")  # noqa: E501
     __pow__, __rpow__, __ipow__ = _binary("power"), _reflected("power"), _inplace("power")
     __eq__, __ne__ = _binary("equal"), _binary("not_equal")  # type: ignore[assignment]
     __lt__, __le__ = _binary("less"), _binary("less_equal")
@@ -396,15 +396,15 @@ class Tracer:
 
     # ---- ndarray methods ------------------------------------------------------------------
     # fmt: off
-    all, any, argmax, argmin = _method(np.all), _method(np.any), _method(np.argmax), _method(np.argmin)
+    all, any, argmax, argmin = _method(np.all), _method(np.any), _method(np.argmax), _method(np.argmin)  # noqa: E501
     argsort, clip, compress = _method(np.argsort), _method(np.clip), None
     conj = conjugate = _method(np.conjugate)
     cumprod, cumsum = _method(np.cumprod), _method(np.cumsum)
     diagonal, dot = _method(np.diagonal), _method(np.dot)
-    max, mean, min, nonzero = _method(np.max), _method(np.mean), _method(np.min), _method(np.nonzero)
+    max, mean, min, nonzero = _method(np.max), _method(np.mean), _method(np.min), _method(np.nonzero)  # noqa: E501
     prod, ravel, repeat = _method(np.prod), _method(np.ravel), _method(np.repeat)
     round, searchsorted, squeeze = _method(np.round), _method(np.searchsorted), _method(np.squeeze)
-    std, sum, swapaxes, take = _method(np.std), _method(np.sum), _method(np.swapaxes), _method(np.take)
+    std, sum, swapaxes, take = _method(np.std), _method(np.sum), _method(np.swapaxes), _method(np.take)  # noqa: E501
     trace, var = _method(np.trace), _method(np.var)
     # fmt: on
 

@@ -16,7 +16,7 @@ from fjit.core import primitives as p
 from fjit.core.ir import Eqn, Program, Sym, Var, literal
 from fjit.lower import order
 from fjit.lower.build import EMPTY_REDUCTION, I64, Memory, Writer
-from fjit.lower.collapse import Positions, collapse
+from fjit.lower.collapse import collapsed
 from fjit.lower.columns import Columns, Partials
 from fjit.lower.nest import (
     Advance,
@@ -35,7 +35,8 @@ from fjit.lower.nest import (
     Update,
     Value,
 )
-from fjit.optimize import demand
+from fjit.lower.tiles import TILE_COLUMNS, TILE_ROWS, crosses
+from fjit.optimize import cost, demand
 from fjit.optimize import index as ix
 from fjit.optimize.index import Axis, Holds, Indices
 from fjit.optimize.schedule import (
@@ -43,19 +44,11 @@ from fjit.optimize.schedule import (
     Placed,
     Root,
     Schedule,
-    axis_strides,
     root_reads,
 )
 
 GRAIN: Final = 1 << 15
 """Elements that a worker takes at a time."""
-TILE_ROWS, TILE_COLUMNS = 8, 256
-HEAVY: Final = frozenset(
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
-    "atanh cbrt erf erfc gammaln digamma pow atan2 hypot logaddexp logaddexp2 div mod floordiv "
-    "fmod sqrt".split()
-)
-"""Operations that are cheaper to keep in a row buffer than to compute again."""
 
 
 class Assembler:
@@ -72,7 +65,7 @@ class Assembler:
         self.env = env
         self.memory = memory
         self.outputs = outputs
-        plan = _with_inner(_collapsed(env, plan, memory, outputs))
+        plan = collapsed(env, plan, memory, outputs)
         self.checks: set[Var] = set()
         self.plan = self._counted(plan)
         self.writer = Writer(env, memory, program.inputs)
@@ -133,7 +126,8 @@ class Assembler:
 
     def build(self) -> Nest:
         """The nest of the kernel."""
-        phases = [self._tiled_phase() if self._is_tiled() else self._first_phase()]
+        tiled = self.chunk_axis is None and crosses(self.env, self.plan, self.memory)
+        phases = [self._tiled_phase() if tiled else self._first_phase()]
         if self.chunk_axis is not None and self.reductions:
             phases.append(self._second_phase())
         writer = self.writer
@@ -192,24 +186,6 @@ class Assembler:
         elements = math.prod(a.extent for a in plan.axes) * max(plan.stages, 1)
         grain = max(1, count * GRAIN // max(elements, 1))
         return Phase(task, count, grain, elements)
-
-    def _is_tiled(self) -> bool:
-        """Whether some operand is walked across its memory order, so that tiles keep its lines."""
-        plan = self.plan
-        if not plan.rows or self.chunk_axis is not None or plan.stages > 1:
-            return False
-        if any(q.cls != "store" or q.level != "inner" for q in plan.placed):
-            return False
-        axes = (plan.rows[-1], self.inner)
-        for q in plan.placed:
-            for leaf in demand.walk(self.env, root_reads(q.root, q.at, q.guard))[0]:
-                memory = self.memory[leaf.var]
-                if memory.scalar or any(a.sym for a in axes):
-                    continue
-                across, along = axis_strides(leaf.at, memory.strides, axes)
-                if abs(across) == leaf.var.aval.dtype.itemsize and abs(along) > 64:
-                    return axes[0].extent >= TILE_ROWS and axes[1].extent >= TILE_ROWS
-        return False
 
     def _tiled_phase(self) -> Phase:
         """Tasks are tiles of the last two axes."""
@@ -551,7 +527,7 @@ class Assembler:
             if q.cls == "scan" and q.root.var in read:
                 self._keep(q.root.var, q.at, writer.memo[(q.root.var, q.at, None)])
         for var, eqn in self.env.items():
-            if eqn.primitive.name not in HEAVY:
+            if not cost.is_heavy(eqn):
                 continue
             for at in again.get(var, ()):
                 known = writer.memo.get((var, at, None))
@@ -580,45 +556,3 @@ def _rows_kept(q: Placed, inner: Axis) -> bool:
     """Whether a filter keeps whole rows: its mask does not vary along the innermost axis."""
     holds = [c for c in q.guard if isinstance(c, Holds)]
     return not any(inner in ix.axes_of(c.at) for c in holds)
-
-
-def _with_inner(plan: Schedule) -> Schedule:
-    """Rank-0 kernels get a vector axis of extent 1."""
-    return plan if plan.inner is not None else plan._replace(inner=Axis(0, 1))
-
-
-def _collapsed(
-    env: demand.Env, plan: Schedule, memory: dict[Var, Memory], outputs: dict[Var, Memory]
-) -> Schedule:
-    if len(plan.axes) < 2 or any(q.cls in ("scan", "filter") for q in plan.placed):
-        return plan
-    results = {q.root.var for q in plan.placed if q.root.eqn is not None}
-    accesses = []
-    positions = Positions(set(), set())
-    for q in plan.placed:
-        leaves, computed = demand.walk(env, root_reads(q.root, q.at, q.guard))
-        for leaf in leaves:
-            if leaf.var not in results and not memory[leaf.var].scalar:
-                accesses.append((leaf.at, memory[leaf.var].strides))
-        if q.root.var in outputs and q.root.eqn is None:
-            accesses.append((q.at, outputs[q.root.var].strides))
-        for var, places in computed.items():
-            _note_positions(env[var], places, positions)
-        if q.root.eqn is not None and q.root.eqn.primitive.name == "argreduce":
-            positions.values.update(q.reduced)
-    return collapse(plan, accesses, positions)
-
-
-def _note_positions(eqn: Eqn, places: set[Indices], positions: Positions) -> None:
-    """Note axes whose position is itself needed: by iota as a value, by guards in conditions."""
-    if eqn.primitive.family != "view":
-        return
-    for at in places:
-        source = demand.step(eqn, at)
-        if isinstance(source, demand.Position):
-            positions.values.update(ix.axes_of((source.index,)))
-        elif isinstance(source, demand.Choice):
-            for guard, _ in source.options:
-                for c in guard:
-                    if not isinstance(c, Holds):
-                        positions.guards.update(ix.axes_of((c.index,)))

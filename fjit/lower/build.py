@@ -15,9 +15,6 @@ import numpy as np
 
 from fjit.core import dtypes
 from fjit.core.ir import Atom, Literal, Sym, Var
-from fjit.optimize import demand
-from fjit.optimize import index as ix
-from fjit.optimize.index import Axis, Guard, Holds, Index, Indices
 from fjit.lower.nest import (
     UNIT,
     Buffer,
@@ -36,6 +33,9 @@ from fjit.lower.nest import (
     Value,
     Within,
 )
+from fjit.optimize import demand
+from fjit.optimize import index as ix
+from fjit.optimize.index import Axis, Guard, Holds, Index, Indices
 
 I64 = dtypes.I64
 BAD_INDEX, EMPTY_REDUCTION, NEGATIVE_POWER = 1, 2, 4
@@ -167,7 +167,7 @@ class Writer:
         if known is not None:
             return known
         if isinstance(term, (ix.Div, ix.Mod)):
-            inner = self.position(term.index)
+            inner = self.position(term.inner)
             out = self.fresh(self.depths[inner])
             by = self.extent_slot((term, "by"), term.by)
             self.place(Split(out, term.op, inner, by), self.depths[out])
@@ -224,7 +224,7 @@ class Writer:
     # ---- values ---------------------------------------------------------------------------
     def constant(self, number: object, dtype: np.dtype) -> Value:
         """A literal, placed outside all loops."""
-        scalar = np.asarray(number).astype(dtype)[()]
+        scalar = dtype.type(np.asarray(number).astype(dtype)[()])
         key = ("const", dtype, scalar.tobytes())
         known = self.memo.get(key)
         if known is not None:
@@ -272,7 +272,7 @@ class Writer:
         known = self.memo.get(key)
         if known is not None:
             return known
-        inner = self.position(condition.index)
+        inner = self.position(condition.inner)
         out = self.fresh(self.depths[inner])
         low = self.extent_slot((key, "low"), condition.low) if condition.low else None
         high = self.extent_slot((key, "high"), condition.high)
@@ -307,7 +307,7 @@ class Writer:
 
     def _view(self, source: demand.Source, under: Value | None) -> Value:
         if isinstance(source, demand.Position):
-            return self.position(source.index)
+            return self.position(source.inner)
         if isinstance(source, demand.Read):
             return self.value(source.atom, source.at, under)
         return self._choose(source.options, under)
@@ -354,7 +354,7 @@ class Writer:
         self.place(Store(buffer, at, value, dtype, guard, streaming), self.depth)
 
     def prepare(self, roots: list[tuple[Atom, Indices]], stops: set[Var]) -> None:
-        """Compute what `roots` need unguarded, in program order, so that recursion stays shallow."""
+        """Compute what `roots` need unguarded, in program order: recursion stays shallow."""
         env = {v: e for v, e in self.env.items() if v not in stops} if stops else self.env
         computed = demand.walk(env, roots, unguarded=True)[1]
         if len(computed) < 2:
@@ -373,12 +373,12 @@ def _merge_splits(totals: dict[ix.Term, int]) -> None:
     for term in list(totals):
         if not isinstance(term, ix.Div):
             continue
-        rest = ix.Mod(term.index, term.by)
+        rest = ix.Mod(term.inner, term.by)
         step = totals.get(rest)
         if step is None or totals[term] != step * term.by:
             continue
-        if term.index.const:
+        if term.inner.const:
             continue
         del totals[term], totals[rest]
-        for inner, coef in term.index.terms:
+        for inner, coef in term.inner.terms:
             totals[inner] = totals.get(inner, 0) + coef * step

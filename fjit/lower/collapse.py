@@ -12,9 +12,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from fjit.core.ir import Eqn, Var
+from fjit.lower.build import Memory
+from fjit.optimize import demand
 from fjit.optimize import index as ix
 from fjit.optimize.index import Axis, Guard, Holds, Index, Indices, Lockstep
-from fjit.optimize.schedule import SHORT, Placed, Schedule
+from fjit.optimize.schedule import SHORT, Placed, Schedule, root_reads
+
 
 class Positions(NamedTuple):
     """Axes whose index is needed as a value (iota), or in a condition (pad, concatenate)."""
@@ -24,6 +28,51 @@ class Positions(NamedTuple):
 
 
 Access = tuple[Indices, tuple[int, ...]]  # indices of a read or written value, its element strides
+
+
+def collapsed(
+    env: demand.Env, plan: Schedule, memory: dict[Var, Memory], outputs: dict[Var, Memory]
+) -> Schedule:
+    """A kernel's schedule with as few axes as its accesses allow, and always a vector axis."""
+    plan = _joined(env, plan, memory, outputs)
+    return plan if plan.inner is not None else plan._replace(inner=Axis(0, 1))
+
+
+def _joined(
+    env: demand.Env, plan: Schedule, memory: dict[Var, Memory], outputs: dict[Var, Memory]
+) -> Schedule:
+    if len(plan.axes) < 2 or any(q.cls in ("scan", "filter") for q in plan.placed):
+        return plan
+    results = {q.root.var for q in plan.placed if q.root.eqn is not None}
+    accesses = []
+    positions = Positions(set(), set())
+    for q in plan.placed:
+        leaves, computed = demand.walk(env, root_reads(q.root, q.at, q.guard))
+        for leaf in leaves:
+            if leaf.var not in results and not memory[leaf.var].scalar:
+                accesses.append((leaf.at, memory[leaf.var].strides))
+        if q.root.var in outputs and q.root.eqn is None:
+            accesses.append((q.at, outputs[q.root.var].strides))
+        for var, places in computed.items():
+            _note_positions(env[var], places, positions)
+        if q.root.eqn is not None and q.root.eqn.primitive.name == "argreduce":
+            positions.values.update(q.reduced)
+    return collapse(plan, accesses, positions)
+
+
+def _note_positions(eqn: Eqn, places: set[Indices], positions: Positions) -> None:
+    """Note axes whose position is itself needed: by iota as a value, by guards in conditions."""
+    if eqn.primitive.family != "view":
+        return
+    for at in places:
+        source = demand.step(eqn, at)
+        if isinstance(source, demand.Position):
+            positions.values.update(ix.axes_of((source.inner,)))
+        elif isinstance(source, demand.Choice):
+            for guard, _ in source.options:
+                for c in guard:
+                    if not isinstance(c, Holds):
+                        positions.guards.update(ix.axes_of((c.inner,)))
 
 
 def collapse(schedule: Schedule, accesses: list[Access], positions: Positions) -> Schedule:
@@ -49,9 +98,10 @@ def _pairs(schedule: Schedule) -> list[tuple[Axis, Axis]]:
     classes = {q.cls for q in schedule.placed}
     if classes == {"store"} and schedule.rows:
         pairs.append((schedule.rows[-1], inner))
-    if schedule.outer and schedule.cascade != "row" and classes <= {"whole", "store"}:
-        if all(q.level in ("inner", "block") for q in schedule.placed):
-            pairs.append((schedule.outer[-1], inner))
+    totals = classes <= {"whole", "store"} and schedule.cascade != "row"
+    plain = all(q.level in ("inner", "block") for q in schedule.placed)
+    if schedule.outer and totals and plain:
+        pairs.append((schedule.outer[-1], inner))
     return pairs[::-1]
 
 
@@ -139,9 +189,9 @@ def _substituted(index: Index, names: dict[Axis, Index]) -> Index:
         if isinstance(term, Axis):
             part = names.get(term, ix.of(term))
         elif isinstance(term, ix.Div):
-            part = ix.quotient(_substituted(term.index, names), term.by)
+            part = ix.quotient(_substituted(term.inner, names), term.by)
         elif isinstance(term, ix.Mod):
-            part = ix.remainder(_substituted(term.index, names), term.by)
+            part = ix.remainder(_substituted(term.inner, names), term.by)
         elif isinstance(term, Lockstep):
             part = ix.of(Lockstep(term.sym, substitute(term.at, names)))
         else:
@@ -155,6 +205,6 @@ def substitute_guard(guard: Guard, names: dict[Axis, Index]) -> Guard:
     return tuple(
         c._replace(at=substitute(c.at, names))
         if isinstance(c, Holds)
-        else ix.inside(_substituted(c.index, names), c.low, c.high)
+        else ix.inside(_substituted(c.inner, names), c.low, c.high)
         for c in guard
     )

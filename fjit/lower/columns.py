@@ -116,7 +116,7 @@ class Columns:
         eqn = q.root.eqn
         assert eqn is not None
         group = order.grouped(q)
-        new = (value,)
+        new: tuple[Value, ...] = (value,)
         if order.op_of(eqn).startswith("arg"):
             new = (value, self.writer.position(order.place_index(eqn, q.at)))
         old = self.read(q, group)
@@ -265,9 +265,7 @@ class Partials:
         writer, size = self.writer, word.itemsize
         step = size * (self.inner.extent if columns else 1)
         role = ("partial", columns, size)
-        terms: list[tuple[str, Slot | int]] = [
-            ("chunk", writer.extent_slot((role, "chunk"), step))
-        ]
+        terms: list[tuple[str, Slot | int]] = [("chunk", writer.extent_slot((role, "chunk"), step))]
         step *= self.count
         for axis in reversed(self.rows):
             terms.append((f"i{axis.number}", writer.extent_slot((role, axis), step)))

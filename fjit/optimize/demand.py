@@ -36,7 +36,7 @@ class Choice(NamedTuple):
 class Position(NamedTuple):
     """The index itself is the value (iota)."""
 
-    index: Index
+    inner: Index
 
 
 Source = Read | Choice | Position
@@ -323,7 +323,7 @@ def gathered(at: Indices) -> list[tuple[Atom, Indices, bool]]:
             if isinstance(term, Gathered):
                 found.append((term.atom, term.at, False))
             elif isinstance(term, (ix.Div, ix.Mod)):
-                stack.append(term.index)
+                stack.append(term.inner)
     return found
 
 

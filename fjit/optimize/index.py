@@ -21,17 +21,17 @@ class Axis(NamedTuple):
 
 
 class Div(NamedTuple):
-    """Floor of `index / by`, for a non-negative index. `op` keeps it unequal to a Mod."""
+    """Floor of `inner / by`, for a non-negative index. `op` keeps it unequal to a Mod."""
 
-    index: Index
+    inner: Index
     by: int
     op: str = "div"
 
 
 class Mod(NamedTuple):
-    """Remainder of `index` by `by`, for a non-negative index. `op` keeps it unequal to a Div."""
+    """Remainder of `inner` by `by`, for a non-negative index. `op` keeps it unequal to a Div."""
 
-    index: Index
+    inner: Index
     by: int
     op: str = "mod"
 
@@ -45,7 +45,7 @@ class Gathered(NamedTuple):
 
 
 class Lockstep(NamedTuple):
-    """Position along a filter's result while a loop runs over the mask: element `at` of the mask."""
+    """Position along a filter's result while a loop runs over element `at` of its mask."""
 
     sym: Sym
     at: tuple[Index, ...]
@@ -66,9 +66,9 @@ ZERO = Index(0)
 
 
 class Inside(NamedTuple):
-    """Condition low <= index < high."""
+    """Condition low <= inner < high."""
 
-    index: Index
+    inner: Index
     low: int
     high: int
 
@@ -128,7 +128,7 @@ def span(index: Index) -> tuple[int, int] | None:
         elif isinstance(term, Gathered):
             top = max(term.extent - 1, 0)
         elif isinstance(term, Div):
-            inner = span(term.index)
+            inner = span(term.inner)
             if inner is None:
                 return None
             top = inner[1] // term.by
@@ -169,7 +169,7 @@ def inside(index: Index, low: int, high: int) -> Inside:
     if len(index.terms) == 1:
         term, coef = index.terms[0]
         if isinstance(term, Div) and coef == 1:
-            return inside(term.index, (low - index.const) * term.by, (high - index.const) * term.by)
+            return inside(term.inner, (low - index.const) * term.by, (high - index.const) * term.by)
     return Inside(index, low, high)
 
 
@@ -177,7 +177,7 @@ def always(condition: Condition) -> bool | None:
     """True or False where the axes' extents decide the condition, else None."""
     if isinstance(condition, Holds):
         return None
-    bounds = span(condition.index)
+    bounds = span(condition.inner)
     if bounds is None:
         return None
     if condition.low <= bounds[0] and bounds[1] < condition.high:
@@ -196,7 +196,7 @@ def axes_of(indices: Indices) -> set[Axis]:
             if isinstance(term, Axis):
                 found.add(term)
             elif isinstance(term, (Div, Mod)):
-                stack.append(term.index)
+                stack.append(term.inner)
             else:
                 stack.extend(term.at)
     return found

@@ -21,7 +21,7 @@ from fjit.core import primitives as p
 from fjit.core.ir import Atom, Eqn, Literal, Program, Var
 from fjit.core.show import show
 from fjit.frontend.layout import k_order
-from fjit.optimize import demand
+from fjit.optimize import cost, demand, store
 from fjit.optimize import index as ix
 from fjit.optimize.index import Holds, Indices
 from fjit.optimize.schedule import (
@@ -32,7 +32,6 @@ from fjit.optimize.schedule import (
     root_reads,
     schedule,
 )
-from fjit.optimize import cost, store
 
 MAX_OPERATIONS = 400
 MAX_POINTERS = 64
@@ -285,7 +284,7 @@ class Planner:
         names = (self._name(a), self._name(b))
         if self._cycle(groups, a, b):
             return Refusal("a value in between would depend on the merged kernel")
-        roots = tuple(sorted((*a.roots, *b.roots), key=lambda r: self._place(r)))
+        roots = tuple(sorted((*a.roots, *b.roots), key=self._place))
         result = self._try(roots)
         if isinstance(result, Refusal):
             return result

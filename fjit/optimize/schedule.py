@@ -323,7 +323,7 @@ def _scanned(draft: _Draft) -> Axis | None:
 
 
 def axis_strides(at: Indices, own: tuple[int, ...], axes: tuple[Axis, ...]) -> tuple[int, ...]:
-    """Element strides of an access along each loop axis (0 where it does not move or is irregular)."""
+    """Element strides of an access along each loop axis (0 where it stays or is irregular)."""
     total = dict.fromkeys(axes, 0)
     for index, stride in zip(at, own, strict=True):
         for term, coef in index.terms:
@@ -425,9 +425,7 @@ def _class(draft: _Draft, outer: tuple[Axis, ...], inner: Axis | None) -> str | 
     return "whole" if reduced == {*outer, inner} else None
 
 
-def _kept(
-    scan: _Draft, roles: tuple[tuple[Axis, ...], tuple[Axis, ...], Axis | None]
-) -> bool:
+def _kept(scan: _Draft, roles: tuple[tuple[Axis, ...], tuple[Axis, ...], Axis | None]) -> bool:
     """Whether a scan's row can be kept in a row buffer for later stages."""
     _, outer, inner = roles
     itemsize = scan.root.var.aval.dtype.itemsize

@@ -33,9 +33,7 @@ Producers = dict[Var, Eqn]
 
 def inline_env(producers: Producers, stored: Stored) -> dict[Var, Eqn]:
     """Producers of the values that kernels compute in place."""
-    return {
-        v: e for v, e in producers.items() if e.primitive.family in INLINE and v not in stored
-    }
+    return {v: e for v, e in producers.items() if e.primitive.family in INLINE and v not in stored}
 
 
 def required(program: Program, producers: Producers, *, unfused: bool) -> Stored:
@@ -136,7 +134,7 @@ def _roots(program: Program, producers: Producers, stored: Stored) -> list[Var]:
 
 
 def recomputed(program: Program, producers: Producers, stored: Stored) -> tuple[Var, float] | None:
-    """The last value that is cheaper to store than to compute at each use, and how often that is."""
+    """The last value that is cheaper to store than to compute at each use, and how often it is."""
     env = inline_env(producers, stored)
     times: dict[Var, int] = {}
     for root in _roots(program, producers, stored):

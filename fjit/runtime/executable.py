@@ -115,7 +115,7 @@ def clear_kernels() -> None:
 
 
 def _runner(target: CpuTarget) -> Callable[..., None]:
-    global _run
+    global _run  # noqa: PLW0603 - one per process, made on first use
     if _run is None:
         module = compile_module(RUN, target=target)
         module.keep_loaded()
@@ -181,7 +181,7 @@ class Executable:
         for k, eqn in enumerate(self.program.eqns):
             for atom in eqn.inputs:
                 if atom in first:
-                    last[atom] = k  # type: ignore[index]
+                    last[atom] = k
         lifetimes = [(max(v.aval.nbytes, 1), first[v], last[v]) for v in temporaries]
         offsets, total = plan_arena(lifetimes)
         self.arena_bytes = total
@@ -224,9 +224,9 @@ class Executable:
                 template.append(0)
                 if buffer.kind in ("in", "out"):
                     group = eqn.inputs if buffer.kind == "in" else eqn.outputs
-                    var = group[buffer.number]
-                    assert isinstance(var, Var)
-                    patches.append((at, self.pointer_index[var]))
+                    operand = group[buffer.number]
+                    assert isinstance(operand, Var)
+                    patches.append((at, self.pointer_index[operand]))
                 elif buffer.kind == "cell":
                     cell_patches.append((at, self._symbol(cells[buffer.number])))
                 else:
@@ -237,9 +237,9 @@ class Executable:
             for value in nest.slots:
                 at = len(template)
                 if isinstance(value, tuple):
-                    var = eqn.inputs[value[1]]
-                    assert isinstance(var, Var)
-                    self.scalar_patches.append((at, position[var]))
+                    operand = eqn.inputs[value[1]]
+                    assert isinstance(operand, Var)
+                    self.scalar_patches.append((at, position[operand]))
                     template.append(0)
                 else:
                     template.append(value)
@@ -304,8 +304,11 @@ class Executable:
     def _prepare(self) -> None:
         """What each call needs again, worked out once."""
         inputs = self.program.inputs
+        self.empty = [0 if v.aval.bound else address_of(_NOTHING) for v in inputs]
         self.makers = [_maker(v.aval, self.memory[v].strides) for v in self.results]
-        self.pointed = [k for k, v in enumerate(inputs) if not self.memory[v].scalar]
+        self.pointed = [
+            k for k, v in enumerate(inputs) if not self.memory[v].scalar and v.aval.bound
+        ]
         self.scalars = [(at, k, inputs[k].aval.dtype) for at, k in self.scalar_patches]
         self.temporaries = list(self.offsets.values())
         self.wide = any(isinstance(s, _Native) and s.steps[:, 4].any() for s in self.steps)
@@ -358,7 +361,7 @@ class Executable:
         start: int,
         count: int,
     ) -> None:
-        pointers = [0] * len(arguments)
+        pointers = list(self.empty)
         for k in self.pointed:
             pointers[k] = address_of(arguments[k])
         pointers += [address_of(r) for r in results]
@@ -536,3 +539,5 @@ def _raise_status(status: int) -> None:
 
 
 address_of = _probe()
+_NOTHING = np.zeros(64, np.uint8)
+"""What the addresses of empty arrays point to: loads that no loop needs may still be hoisted."""

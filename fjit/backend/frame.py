@@ -1,0 +1,318 @@
+"""The frame of a phase's function: argument table, stack slots, loops, strips and masks.
+
+Takes loops of a nest, writes the control flow around their bodies; what a statement means is left
+to the subclass. Invariant: a vector loop's body is emitted for full vectors and, masked, for the rest.
+
+    vector i < n unroll 2      while i + 2W <= n: body(i); body(i + W)      while i < n: body masked
+"""
+
+from __future__ import annotations
+
+from fjit.backend.accumulate import WORD, Accumulator, Lanewise, ordered, virtual_lanes
+from fjit.backend.emitter import Emitter, Ty, Val
+from fjit.lower import nest as n
+
+PTR = Ty("p", 64)
+MAX_UNROLLED = 8
+
+
+class Frame:
+    """The function of one phase under construction."""
+
+    def __init__(self, nest: n.Nest, lanes: int, hardware_half: bool) -> None:
+        self.nest = nest
+        self.lanes = lanes
+        self.em = Emitter(hardware_half=hardware_half)
+        self.entry: list[str] = []
+        self.values: dict[int, Val] = {}
+        self.axes: dict[str, Val] = {}
+        self.vector: str | None = None
+        self.mask: Val | None = None
+        self.copy = 0
+        self.within: Val | None = None
+        self.accs: dict[int, Accumulator | Lanewise] = {}
+        self.strides: dict[int, Val] = {}
+        self.counters: dict[int, Val] = {}
+        self.slots: dict[int, Val] = {}
+        self.pointers: dict[int, Val] = {}
+        self.blocks = 0
+        self.streams = False
+        self.opens: list[n.Open] = []
+        self.plan_copies: dict[int, int] = {}
+        self.scans: set[int] = set()
+
+    # ---- frame ----------------------------------------------------------------------------
+    def run(self, loop: n.Loop) -> None:
+        """Emit the whole phase."""
+        em = self.em
+        self._survey([loop])
+        body: list[str] = []
+        self.status = self._alloca(WORD)
+        self.dummy = self._alloca(Ty("i", 64), 8)
+        em.lines = body
+        self._set(self.status, em.const(WORD, 0))
+        for stmt in self.nest.entry:
+            self.statement(stmt)
+        self._parallel(loop)
+        self._report()
+        em.ret()
+        em.lines = ["entry:", *self.entry, "  br label %start", "start:", *body]
+
+    def copies_of(self, loop: n.Loop) -> int:
+        """Copies of a vector loop's body: enough for the running lanes of its ordered sums."""
+        opened = {s.acc: s for s in self.opens}
+        accs = [opened[s.acc] for s in loop.body if isinstance(s, n.Update)]
+        needed = [max(1, virtual_lanes(o.dtype) // self.lanes) for o in accs
+                  if ordered(o.op, o.dtype)]  # fmt: skip
+        wanted = max(needed, default=loop.unroll)
+        return wanted if loop.unroll > 1 and wanted <= MAX_UNROLLED else min(loop.unroll, 4)
+
+    def _survey(self, stmts: list[n.Stmt]) -> None:
+        """Note which accumulators there are, and how many copies of the body update them."""
+        for stmt in stmts:
+            if isinstance(stmt, n.Open):
+                self.opens.append(stmt)
+            elif isinstance(stmt, n.Loop):
+                self._survey(stmt.body)
+                for inner in stmt.body:
+                    if isinstance(inner, n.Update):
+                        self.plan_copies[inner.acc] = self.copies_of(stmt)
+                    elif isinstance(inner, n.Scan):
+                        self.scans.add(inner.acc)
+
+    def _alloca(self, ty: Ty, count: int = 1) -> Val:
+        name = self.em.fresh("var")
+        self.entry.append(f"  {name} = alloca {ty}, i64 {count}, align 64")
+        return Val(PTR, name)
+
+    def _set(self, place: Val, value: Val) -> None:
+        self.em.stmt(f"store {value.ty} {value.ref}, ptr {place.ref}")
+
+    def _read(self, place: Val, ty: Ty) -> Val:
+        return self.em.inst(ty, f"load {ty}, ptr {place.ref}")
+
+    def _word(self, index: int, ty: Ty) -> Val:
+        """An entry of the argument table, read at entry."""
+        at = self.em.fresh("at")
+        name = self.em.fresh("arg")
+        self.entry.append(f"  {at} = getelementptr i64, ptr %args, i64 {index}")
+        self.entry.append(f"  {name} = load {ty}, ptr {at}, !invariant.load !{{}}")
+        return Val(ty, name)
+
+    def slot(self, slot: n.Slot) -> Val:
+        """A run-time integer."""
+        known = self.slots.get(slot.number)
+        if known is None:
+            index = 1 + len(self.nest.buffers) + slot.number
+            known = self.slots[slot.number] = self._word(index, WORD)
+        return known
+
+    def pointer(self, buffer: int) -> Val:
+        """A buffer's address; private memory is offset by the worker's number."""
+        known = self.pointers.get(buffer)
+        if known is not None:
+            return known
+        pointer = self._word(1 + buffer, PTR)
+        info = self.nest.buffers[buffer]
+        if info.kind == "private":
+            assert info.size is not None
+            size, offset, name = self.slot(info.size), self.em.fresh("off"), self.em.fresh("own")
+            self.entry.append(f"  {offset} = mul i64 {size.ref}, %worker")
+            self.entry.append(f"  {name} = getelementptr i8, ptr {pointer.ref}, i64 {offset}")
+            pointer = Val(PTR, name)
+        self.pointers[buffer] = pointer
+        return pointer
+
+    def _label(self, text: str) -> str:
+        self.blocks += 1
+        return f"{text}{self.blocks}"
+
+    def _report(self) -> None:
+        """Set the status word's bits if an error was met."""
+        em = self.em
+        flags = self._read(self.status, WORD)
+        bad, done = self._label("bad"), self._label("done")
+        em.cond_br(em.icmp("ne", flags, em.const(WORD, 0)), bad, done)
+        em.label(bad)
+        status = self._word(0, PTR)
+        em.inst(WORD, f"atomicrmw or ptr {status.ref}, i64 {flags.ref} monotonic")
+        em.br(done)
+        em.label(done)
+        if self.streams:
+            em.call("llvm.x86.sse.sfence", None)
+
+    # ---- loops ----------------------------------------------------------------------------
+    def _while(self, counter: Val, stop: Val, step: Val | int) -> tuple[Val, str, str]:
+        """Open `while counter < stop`; gives the counter's value, and labels to close it with."""
+        em = self.em
+        head, body, done = self._label("loop"), self._label("body"), self._label("exit")
+        em.br(head)
+        em.label(head)
+        now = self._read(counter, WORD)
+        em.cond_br(em.icmp("slt", now, stop), body, done)
+        em.label(body)
+        return now, head, done
+
+    def _next(self, counter: Val, now: Val, step: int, labels: tuple[str, str]) -> None:
+        em = self.em
+        self._set(counter, em.add(now, em.const(WORD, step)))
+        em.br(labels[0])
+        em.label(labels[1])
+
+    def _smaller(self, a: Val, b: Val) -> Val:
+        return self.em.select(self.em.icmp("slt", a, b), a, b)
+
+    def _bounds(self, loop: n.Loop) -> tuple[Val, Val]:
+        em = self.em
+        start, stop = em.const(WORD, 0), self.slot(loop.extent)
+        if loop.start is not None:
+            assert loop.stop is not None
+            start = self.linear(loop.start)[0]
+            stop = self._smaller(em.add(start, stop), self.slot(loop.stop))
+        if loop.cell is not None:
+            stop = self._smaller(stop, em.load(WORD, self.pointer(loop.cell)))
+        return start, stop
+
+    def _parallel(self, loop: n.Loop) -> None:
+        em = self.em
+        stop = Val(WORD, "%end")
+        if loop.cell is not None:
+            stop = self._smaller(stop, em.load(WORD, self.pointer(loop.cell)))
+        counter = self._alloca(WORD)
+        self._set(counter, Val(WORD, "%begin"))
+        now, *labels = self._while(counter, stop, 1)
+        rest = now
+        for position, (axis, extent) in enumerate(reversed(loop.decode)):
+            if position == len(loop.decode) - 1:
+                self.axes[axis] = rest
+            else:
+                size = self.slot(extent)
+                self.axes[axis] = em.urem(rest, size)
+                rest = em.udiv(rest, size)
+        self.body(loop.body)
+        self._next(counter, now, 1, (labels[0], labels[1]))
+
+    def _sequential(self, loop: n.Loop) -> None:
+        start, stop = self._bounds(loop)
+        em = self.em
+        counter = self._alloca(WORD)
+        self._set(counter, start)
+        if loop.unroll > 1:
+            last = em.sub(stop, em.const(WORD, loop.unroll - 1))
+            now, *labels = self._while(counter, last, loop.unroll)
+            for copy in range(loop.unroll):
+                self.axes[loop.axis] = em.add(now, em.const(WORD, copy))
+                self.body(loop.body)
+            self._next(counter, now, loop.unroll, (labels[0], labels[1]))
+        now, *labels = self._while(counter, stop, 1)
+        self.axes[loop.axis] = now
+        self.body(loop.body)
+        self._next(counter, now, 1, (labels[0], labels[1]))
+
+    def _vector(self, loop: n.Loop) -> None:
+        em = self.em
+        start, stop = self._bounds(loop)
+        self.vector = loop.axis
+        used = [s.acc for s in loop.body if isinstance(s, n.Update)]
+        if not loop.block:
+            self._strips(loop, start, stop, start, used)
+        else:
+            counter = self._alloca(WORD)
+            self._set(counter, start)
+            now, *labels = self._while(counter, stop, loop.block)
+            end = self._smaller(em.add(now, em.const(WORD, loop.block)), stop)
+            self._strips(loop, now, end, now, used)
+            for acc in used:
+                self.accs[acc].flush()
+            self._next(counter, now, loop.block, (labels[0], labels[1]))
+        self.vector = None
+
+    def _strips(self, loop: n.Loop, start: Val, stop: Val, origin: Val, used: list[int]) -> None:
+        """Full vectors `unroll` at a time, then masked ones."""
+        em = self.em
+        unroll = self.copies_of(loop)
+        counter = self._alloca(WORD)
+        self._set(counter, start)
+        step = self.lanes * unroll
+        last = em.sub(stop, em.const(WORD, step - 1))
+        now, *labels = self._while(counter, last, step)
+        for copy in range(unroll):
+            self._strip(loop, now, origin, copy, None)
+        self._next(counter, now, step, (labels[0], labels[1]))
+        end = self._label("rest")
+        if used:
+            for copy in range(unroll):
+                self._masked(loop, counter, stop, origin, copy, end)
+            em.br(end)
+        else:
+            now, *labels = self._while(counter, stop, self.lanes)
+            self._strip(loop, now, origin, 0, self._tail(now, stop), at=now)
+            self._next(counter, now, self.lanes, (labels[0], labels[1]))
+            em.br(end)
+        em.label(end)
+
+    def _masked(
+        self, loop: n.Loop, counter: Val, stop: Val, origin: Val, copy: int, end: str
+    ) -> None:
+        em = self.em
+        now = self._read(counter, WORD)
+        inside = self._label("part")
+        em.cond_br(em.icmp("slt", now, stop), inside, end)
+        em.label(inside)
+        self._strip(loop, now, origin, copy, self._tail(now, stop), at=now)
+        self._set(counter, em.add(now, em.const(WORD, self.lanes)))
+
+    def _tail(self, now: Val, stop: Val) -> Val | None:
+        """Lanes that lie before `stop`; None where there is one lane, which always does."""
+        if self.lanes == 1:
+            return None
+        return self._lanes_within(now, None, stop)
+
+    def _lanes_within(self, base: Val, low: Val | None, high: Val) -> Val:
+        """Lanes k with low <= base + k < high, compared in 32 bits: lane numbers are small."""
+        em = self.em
+        index = Ty("i", 32, self.lanes)
+        lane = em.iota(index)
+
+        def short(value: Val) -> Val:
+            bound = em.const(WORD, self.lanes)
+            zero = em.const(WORD, 0)
+            clamped = em.select(em.icmp("slt", value, zero), zero, value)
+            clamped = em.select(em.icmp("slt", bound, clamped), bound, clamped)
+            return em.splat(em.trunc_int(clamped, Ty("i", 32)), self.lanes)
+
+        below = em.icmp("ult", lane, short(em.sub(high, base)))
+        if low is None:
+            return below
+        return em.and_(below, em.icmp("uge", lane, short(em.sub(low, base))))
+
+    def _strip(
+        self,
+        loop: n.Loop,
+        now: Val,
+        origin: Val,
+        copy: int,
+        mask: Val | None,
+        at: Val | None = None,
+    ) -> None:
+        """One vector's worth of the body."""
+        em = self.em
+        base = at if at is not None else em.add(now, em.const(WORD, copy * self.lanes))
+        self.axes[loop.axis] = base
+        self.mask, self.copy = mask, copy
+        self.within = em.sub(base, origin)
+        self.body(loop.body)
+        self.mask = None
+
+    def body(self, stmts: list[n.Stmt]) -> None:
+        """Emit statements in order."""
+        for stmt in stmts:
+            self.statement(stmt)
+
+    def statement(self, stmt: n.Stmt) -> None:
+        """Emit one statement."""
+        raise NotImplementedError
+
+    def linear(self, linear: n.Linear, itemsize: int = 1) -> tuple[Val, Val | None]:
+        """A position or address as a scalar and a vector part."""
+        raise NotImplementedError

@@ -1,0 +1,428 @@
+"""A fused function: finds the trace that fits a call, or makes one, and runs its kernels.
+
+Takes a function and choices, gives a callable. A kind of call is: the tree, dtypes, shapes and
+strides of the arguments, the static values, and what was read from outside, which guards watch.
+Invariant: an entry is used only while all its guards hold; arguments are changed only as the
+function itself would.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from types import FunctionType, MethodType
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import optree
+
+from fjit.core import tree
+from fjit.core.interpreter import interpret
+from fjit.core.ir import Program, Var
+from fjit.core.trace import current
+from fjit.errors import FjitTypeError, FjitValueError, ReadOnlyError
+from fjit.frontend.binding import hooks
+from fjit.frontend.function import Traced, input_aval, trace_function
+from fjit.frontend.guards import Guard, Reads
+from fjit.frontend.paths import Attr
+from fjit.frontend.rebind import Rebound, rebind
+from fjit.frontend.session import Session
+from fjit.lower.build import Memory
+from fjit.optimize.pipeline import optimize
+from fjit.optimize.plan import Plan, plan
+from fjit.report import build, lowered
+from fjit.report.report import Report
+from fjit.runtime.executable import Executable, Options, clear_kernels
+from fjit.runtime.host import host
+from fjit.runtime.outputs import result_of
+
+MAX_ENTRIES: Final = 256
+_STATIC: Final = (str, bytes, np.dtype, type, FunctionType, slice, Enum)
+
+
+class CacheInfo(NamedTuple):
+    """Calls answered by a known trace, calls that traced, traces, kernels compiled, seconds spent
+    on tracing and compiling, and bytes of machine code.
+    """
+
+    hits: int
+    misses: int
+    traces: int
+    compiles: int
+    seconds: float
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the keywords of `fuse` chose."""
+
+    target: str = "auto"
+    static_argnames: tuple[str, ...] = ()
+    fusion: str | Callable[[Any], bool] = "auto"
+    threads: int | None = None
+    cache: bool = True
+    width: int = 0
+
+
+class _Call(NamedTuple):
+    """A call taken apart: traced leaves, their key, how to rebuild the arguments."""
+
+    leaves: list[Any]
+    key: tuple[Any, ...]
+    spec: optree.PyTreeSpec
+    dynamic: tuple[bool, ...]
+    values: list[Any]
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One trace with its guards, compiled for one kind of arguments."""
+
+    traced: Traced
+    program: Program
+    plan: Plan
+    executable: Executable | None
+    guards: tuple[Guard, ...]
+    once: bool
+    memory: tuple[Memory, ...]
+
+
+class Fused:
+    """A fused function; call it like the original. Made by `fuse`."""
+
+    def __init__(self, function: Callable[..., Any], choices: Choices) -> None:
+        self.function = function
+        self.choices = choices
+        self._entries: OrderedDict[tuple[Any, ...], list[Entry]] = OrderedDict()
+        self._lock = threading.RLock()
+        self._hits = self._misses = self._traces = self._compiles = 0
+        self._seconds = 0.0
+        self._positions = _static_positions(function, choices.static_argnames)
+        functools.update_wrapper(self, function)
+
+    # ---- calling ----------------------------------------------------------------------------
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        if current() is not None:
+            return self.function(*args, **keywords)
+        call = self._take_apart(args, keywords)
+        entry, arguments = self._find(call, args, keywords)
+        return self._run(entry, arguments)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (self.function, self.choices)
+
+    def __repr__(self) -> str:
+        return f"<fused {getattr(self.function, '__qualname__', self.function)!s}>"
+
+    def _take_apart(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> _Call:
+        leaves, spec = tree.flatten((args, keywords))
+        static = self._static_leaves(args, keywords) if self._positions else None
+        dynamic: list[bool] = []
+        traced: list[Any] = []
+        parts: list[Any] = []
+        for number, leaf in enumerate(leaves):
+            if (static is not None and static[number]) or isinstance(leaf, _STATIC):
+                dynamic.append(False)
+                parts.append((type(leaf), _hashable(leaf)))
+                continue
+            dynamic.append(True)
+            traced.append(leaf)
+            parts.append(_kind(leaf))
+        return _Call(traced, (spec, tuple(parts)), spec, tuple(dynamic), leaves)
+
+    def _static_leaves(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> list[bool]:
+        flags: list[bool] = []
+        for number, value in enumerate(args):
+            count = len(tree.flatten(value)[0])
+            flags.extend([number in self._positions] * count)
+        for name in sorted(keywords):
+            count = len(tree.flatten(keywords[name])[0])
+            flags.extend([name in self.choices.static_argnames] * count)
+        return flags
+
+    def _find(
+        self, call: _Call, args: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> tuple[Entry, list[Any]]:
+        known = self._entries.get(call.key)
+        if known is not None:
+            for entry in known:
+                arguments = self._arguments(entry, call)
+                if arguments is not None:
+                    self._hits += 1
+                    return entry, arguments
+        with self._lock:
+            self._misses += 1
+            entry = self._make(call)
+            if not entry.once:
+                self._entries.setdefault(call.key, []).insert(0, entry)
+                del self._entries[call.key][8:]
+                self._entries.move_to_end(call.key)
+                while len(self._entries) > MAX_ENTRIES:
+                    self._entries.popitem(last=False)
+        arguments = self._all_arguments(entry, call)
+        return entry, arguments
+
+    def _arguments(self, entry: Entry, call: _Call) -> list[Any] | None:
+        """The program's inputs for this call, or None if the entry is not valid for it."""
+        function = self.function
+        for guard in entry.guards:
+            if not guard.holds(function, call.values):
+                return None
+        for position, low, high in entry.traced.int_ranges:
+            if not low <= call.leaves[position] <= high:
+                return None
+        arguments = self._all_arguments(entry, call)
+        for position in entry.traced.captures:
+            array = arguments[position]
+            if array.strides != entry.memory[position].strides:
+                return None
+        return arguments
+
+    def _all_arguments(self, entry: Entry, call: _Call) -> list[Any]:
+        arguments = list(call.leaves)
+        for position in range(len(arguments), len(entry.program.inputs)):
+            capture = entry.traced.captures[position]
+            if capture.path is None:
+                arguments.append(capture.array)
+            else:
+                arguments.append(capture.path.read(self.function, call.values))
+        return arguments
+
+    def _run(self, entry: Entry, arguments: list[Any]) -> Any:
+        for position, _ in entry.traced.writes:
+            if not arguments[position].flags.writeable:
+                raise ReadOnlyError("assignment destination is read-only")
+        if entry.executable is None:
+            outputs: Sequence[Any] = interpret(entry.program, *arguments)
+        else:
+            outputs = entry.executable.run(arguments)[0]
+        for position, output in entry.traced.writes:
+            np.copyto(arguments[position], outputs[output])
+        results = [result_of(r, outputs, arguments) for r in entry.traced.results]
+        return tree.unflatten(entry.traced.result_tree, results)
+
+    # ---- tracing and compiling --------------------------------------------------------------
+    def _trace(self, call: _Call) -> tuple[Traced, Reads]:
+        reads = Reads()
+        holder: list[Rebound] = []
+
+        def prepare(session: Session) -> None:
+            session.refusal = reads.record_error
+            adapters: dict[type, Any] = {Fused: _adapt}
+            holder.append(rebind(self.function, hooks(session, adapters), reads))
+
+        def run(traced: list[Any]) -> Any:
+            values = iter(traced)
+            leaves = [
+                next(values) if dynamic else value
+                for dynamic, value in zip(call.dynamic, call.values, strict=True)
+            ]
+            args, keywords = tree.unflatten(call.spec, leaves)
+            return holder[0](*args, **keywords)
+
+        paths = [f"#{k}" for k in range(len(call.leaves))]
+        return trace_function(run, call.leaves, paths, prepare), reads
+
+    def _make(self, call: _Call, *, compile_code: bool = True) -> Entry:
+        start = time.perf_counter()
+        traced, reads = self._trace(call)
+        self._traces += 1
+        _refuse_overlapping_writes(traced, call.leaves)
+        program = optimize(traced.program)
+        arguments = list(call.leaves)
+        for position in range(len(arguments), len(program.inputs)):
+            arguments.append(traced.captures[position].array)
+        memory = tuple(_memory(a) for a in arguments)
+        planned = _plan(program, traced, arguments, self.choices.fusion)
+        executable = None
+        if compile_code and self.choices.target != "interpreter":
+            executable = Executable(planned, memory, self._options())
+            self._compiles += executable.compiles
+        self._seconds += time.perf_counter() - start
+        return Entry(
+            traced,
+            program,
+            planned,
+            executable,
+            reads.guards(inputs=False),
+            bool(reads.effects),
+            memory,
+        )
+
+    def _options(self) -> Options:
+        choices = self.choices
+        return Options(host(), choices.width, choices.threads, choices.cache)
+
+    # ---- looking inside ---------------------------------------------------------------------
+    def prepare(self, *args: Any, **keywords: Any) -> Entry:
+        """The compiled entry that a call with these arguments would use; runs nothing."""
+        call = self._take_apart(args, keywords)
+        return self._find(call, args, keywords)[0]
+
+    def explain(
+        self, *args: Any, compile: bool = True, measure: bool = False, **keywords: Any
+    ) -> Report:
+        """Every kernel, library call and fusion decision of a call with these arguments.
+
+        Args:
+            *args: The call's arguments, and its keyword arguments; they are never changed.
+            compile: Whether to compile, for actual registers and spills; else no LLVM is loaded.
+            measure: Whether to time each kernel by itself, on these arguments.
+            **keywords: See `args`.
+
+        Returns:
+            A `Report`: data, readable with `str`, shown as tables in a notebook.
+        """
+        call = self._take_apart(args, keywords)
+        if not compile and not measure:
+            entry = self._make(call, compile_code=False)
+            return build.report(self._stages(entry, args, keywords), compiled=False)
+        entry, arguments = self._find(call, args, keywords)
+        stages = self._stages(entry, args, keywords)
+        if not measure or entry.executable is None:
+            return build.report(stages, compiled=True)
+        modules = [kernel.module for kernel in entry.executable.kernels]
+        return build.report(stages, compiled=True, modules=modules, arguments=arguments)
+
+    def lower(self, *args: Any, **keywords: Any) -> lowered.Lowered:
+        """The stages of a call with these arguments: program, plan, nests, LLVM IR, assembly.
+
+        Nothing runs; each text is made when it is asked for. See `Lowered`.
+        """
+        call = self._take_apart(args, keywords)
+        return self._stages(self._make(call, compile_code=False), args, keywords)
+
+    def _stages(
+        self, entry: Entry, args: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> lowered.Lowered:
+        def finish() -> Fused:
+            self.prepare(*args, **keywords)
+            return self
+
+        choices = self.choices
+        native = choices.target != "interpreter"
+        picked = lowered.Choices(native, choices.width, choices.threads, choices.cache)
+        name = getattr(self.function, "__qualname__", repr(self.function))
+        return lowered.Lowered(name, entry.program, entry.plan, entry.memory, picked, finish)
+
+    def cache_info(self) -> CacheInfo:
+        """Counts and costs so far; see CacheInfo."""
+        kernels = {
+            id(k.module): len(k.module.object_bytes)
+            for entries in self._entries.values()
+            for e in entries
+            if e.executable is not None
+            for k in e.executable.kernels
+        }
+        return CacheInfo(
+            self._hits, self._misses, self._traces, self._compiles, self._seconds,
+            sum(kernels.values()),
+        )  # fmt: skip
+
+    def cache_clear(self) -> None:
+        """Forget all traces and machine code of this function, and reset the counts."""
+        with self._lock:
+            self._entries.clear()
+            self._hits = self._misses = self._traces = self._compiles = 0
+            self._seconds = 0.0
+            clear_kernels()
+
+
+def _rebuild(function: Callable[..., Any], choices: Choices) -> Fused:
+    return Fused(function, choices)
+
+
+def _adapt(value: object, path: Any, observer: Any) -> object:
+    """A fused function met inside a trace is traced through."""
+    assert isinstance(value, Fused)
+    return observer.observe(value.function, Attr(path, "function"), value)
+
+
+def _static_positions(function: Callable[..., Any], names: tuple[str, ...]) -> frozenset[Any]:
+    if not names:
+        return frozenset()
+    parameters = inspect.signature(function).parameters
+    known = list(parameters)
+    variadic = any(q.kind is inspect.Parameter.VAR_KEYWORD for q in parameters.values())
+    for name in names:
+        if name not in known and not variadic:
+            raise FjitValueError(
+                f"static_argnames names {name!r}, which is no parameter of the function; its "
+                f"parameters are {', '.join(known)}"
+            )
+    return frozenset({k for k, name in enumerate(known) if name in names} | {*names})
+
+
+def _hashable(value: Any) -> Any:
+    try:
+        hash(value)
+    except TypeError:
+        raise FjitTypeError(
+            f"a static argument must be hashable, and {type(value).__name__} is not; pass arrays "
+            "as ordinary arguments"
+        ) from None
+    return value
+
+
+def _kind(leaf: Any) -> tuple[Any, ...]:
+    """What of an argument a trace and its machine code depend on."""
+    if type(leaf) is np.ndarray:
+        return (leaf.dtype, leaf.shape, leaf.strides, leaf.flags.writeable)
+    aval, weak = input_aval(leaf, "an argument")
+    if isinstance(leaf, np.ndarray):
+        return (leaf.dtype, leaf.shape, leaf.strides, leaf.flags.writeable, type(leaf))
+    return (weak or aval.dtype, "scalar")
+
+
+def _refuse_overlapping_writes(traced: Traced, leaves: list[Any]) -> None:
+    """A written argument must not overlap another one, whose later reads would miss the write."""
+    for position, _ in traced.writes:
+        if position >= len(leaves):
+            continue
+        for other, leaf in enumerate(leaves):
+            if other == position or not isinstance(leaf, np.ndarray):
+                continue
+            if np.may_share_memory(leaves[position], leaf):
+                raise FjitValueError(
+                    f"argument #{position} is written and shares memory with argument #{other}: "
+                    "pass copies, or pass the shared array once and slice it inside"
+                )
+
+
+def _memory(value: Any) -> Memory:
+    if isinstance(value, np.ndarray):
+        return Memory(value.strides, not value.dtype.isnative)
+    return Memory((), False, True)
+
+
+def _plan(
+    program: Program, traced: Traced, arguments: list[Any], fusion: str | Callable[[Any], bool]
+) -> Plan:
+    strides = {
+        var: tuple(s // a.itemsize for s in a.strides) if isinstance(a, np.ndarray) else ()
+        for var, a in zip(program.inputs, arguments, strict=True)
+    }
+    orders: dict[Var, tuple[int, ...]] = {}
+    for result in traced.results:
+        if result.output is not None:
+            atom = program.outputs[result.output]
+            if isinstance(atom, Var):
+                orders[atom] = result.order
+    for position, output in traced.writes:
+        atom = program.outputs[output]
+        array = arguments[position]
+        if isinstance(atom, Var):
+            steps = [-abs(s) for s in array.strides]
+            order = sorted(range(array.ndim), key=steps.__getitem__)
+            orders.setdefault(atom, tuple(order))
+    return plan(program, strides, orders, fusion)
