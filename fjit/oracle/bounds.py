@@ -163,6 +163,10 @@ def _elementwise(
         slack = np.where(_unknown(primitive, operands, params), np.inf, slack)
     if primitive in ELEMENTARY and value.dtype.kind == "f":
         slack = ELEMENTARY_ULP * own + (0.0 if slack is None else slack)
+    if primitive in (p.logaddexp, p.logaddexp2):  # NumPy adds the larger operand last
+        larger = np.maximum(operands[0].value, operands[1].value)
+        step = np.spacing(np.abs(larger)).astype(np.float64)
+        slack = np.where(np.isfinite(step), ELEMENTARY_ULP * step, 0.0) + slack
     if primitive in (p.fmax, p.fmin):  # the sign of a zero is unspecified
         slack = np.where(value == 0, unit, 0.0) + (0.0 if slack is None else slack)
     return slack
