@@ -17,7 +17,7 @@ from fjit.core.trace import where as user_line
 from fjit.errors import FjitTypeError
 from fjit.frontend import operands as ops
 from fjit.frontend.numpy import ufuncs
-from fjit.frontend.numpy.arrays import as_tracer, static_int
+from fjit.frontend.numpy.arrays import as_tracer, order_strides, static_int
 from fjit.frontend.tracer import FUNCTIONS, Tracer, fresh, implements
 
 
@@ -39,9 +39,8 @@ def round_(a: Any, decimals: Any = 0, out: Any = None) -> Any:
     scale = 10.0 ** abs(places)
     there, back = ("multiply", "divide") if places > 0 else ("divide", "multiply")
     rounded = ufuncs.call(back, ufuncs.call("rint", ufuncs.call(there, x, scale)), scale)
-    if kind in "iu":
-        rounded = fresh(ops.convert(rounded.atom, x.dtype), rounded.element_strides)
-    return ops.store(rounded, out)
+    strides = order_strides(x.static_shape, x.element_strides, "A")  # unlike ufuncs
+    return ops.store(fresh(ops.convert(rounded.atom, x.dtype), strides), out)
 
 
 @implements(np.fix)
