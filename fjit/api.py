@@ -46,7 +46,7 @@ def _checked(
             f"fusion={fusion!r} is not known; good values: {', '.join(FUSIONS)}, or a function "
             "from a candidate to bool"
         )
-    if threads is not None and (not isinstance(threads, int) or threads < 1):
+    if threads is not None and (type(threads) is not int or threads < 1):
         raise FjitValueError(f"threads={threads!r} is not known; good values: None or an int >= 1")
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
     return Choices(target, names, fusion, threads, bool(cache))

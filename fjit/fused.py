@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import threading
 import time
 from collections import OrderedDict
@@ -91,7 +92,7 @@ class Entry:
     executable: Executable | None
     guards: tuple[Guard, ...]
     once: bool
-    memory: tuple[Memory, ...]
+    kinds: dict[int, tuple[Any, ...]]
 
 
 class Fused:
@@ -116,9 +117,23 @@ class Fused:
         return self._run(entry, arguments)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else MethodType(self, instance)
+        """As a method: fused for each instance, whose attributes are guarded."""
+        if instance is None:
+            return self
+        held = getattr(instance, "__dict__", None)
+        key = f"_fused_{getattr(self.function, '__name__', id(self))}"
+        bound = None if held is None else held.get(key)
+        if bound is None or bound.function.__func__ is not self.function:
+            bound = Fused(MethodType(self.function, instance), self.choices)
+            if held is not None:
+                held[key] = bound
+        return bound
 
     def __reduce__(self) -> Any:
+        name = getattr(self.function, "__qualname__", "")
+        module = sys.modules.get(getattr(self.function, "__module__", ""))
+        if getattr(module, name, None) is self:
+            return name
         return _rebuild, (self.function, self.choices)
 
     def __repr__(self) -> str:
@@ -153,14 +168,13 @@ class Fused:
     def _find(
         self, call: _Call, args: tuple[Any, ...], keywords: dict[str, Any]
     ) -> tuple[Entry, list[Any]]:
-        known = self._entries.get(call.key)
-        if known is not None:
-            for entry in known:
-                arguments = self._arguments(entry, call)
-                if arguments is not None:
-                    self._hits += 1
-                    return entry, arguments
+        found = self._known(call)
+        if found is not None:
+            return found
         with self._lock:
+            found = self._known(call)
+            if found is not None:
+                return found
             self._misses += 1
             entry = self._make(call)
             if not entry.once:
@@ -169,8 +183,24 @@ class Fused:
                 self._entries.move_to_end(call.key)
                 while len(self._entries) > MAX_ENTRIES:
                     self._entries.popitem(last=False)
-        arguments = self._all_arguments(entry, call)
-        return entry, arguments
+        return entry, self._all_arguments(entry, call)
+
+    def _known(self, call: _Call) -> tuple[Entry, list[Any]] | None:
+        """An entry that is valid for the call, and its arguments."""
+        for entry in self._entries.get(call.key, ()):
+            arguments = self._arguments(entry, call)
+            if arguments is not None:
+                self._hits += 1
+                self._used(call.key)
+                return entry, arguments
+        return None
+
+    def _used(self, key: tuple[Any, ...]) -> None:
+        """Note a use, so that the entries used least recently are forgotten first."""
+        if len(self._entries) > MAX_ENTRIES // 2:
+            with self._lock:
+                if key in self._entries:
+                    self._entries.move_to_end(key)
 
     def _arguments(self, entry: Entry, call: _Call) -> list[Any] | None:
         """The program's inputs for this call, or None if the entry is not valid for it."""
@@ -183,8 +213,7 @@ class Fused:
                 return None
         arguments = self._all_arguments(entry, call)
         for position in entry.traced.captures:
-            array = arguments[position]
-            if array.strides != entry.memory[position].strides:
+            if _kind_of_array(arguments[position]) != entry.kinds[position]:
                 return None
         return arguments
 
@@ -236,6 +265,7 @@ class Fused:
     def _make(self, call: _Call, *, compile_code: bool = True) -> Entry:
         start = time.perf_counter()
         traced, reads = self._trace(call)
+        _check_ranges(traced, call.leaves)
         self._traces += 1
         _refuse_overlapping_writes(traced, call.leaves)
         program = optimize(traced.program)
@@ -256,7 +286,7 @@ class Fused:
             executable,
             reads.guards(inputs=False),
             bool(reads.effects),
-            memory,
+            {k: _kind_of_array(c.array) for k, c in traced.captures.items()},
         )
 
     def _options(self) -> Options:
@@ -382,6 +412,21 @@ def _kind(leaf: Any) -> tuple[Any, ...]:
     if isinstance(leaf, np.ndarray):
         return (leaf.dtype, leaf.shape, leaf.strides, leaf.flags.writeable, type(leaf))
     return (weak or aval.dtype, "scalar")
+
+
+def _kind_of_array(value: Any) -> tuple[Any, ...]:
+    """What machine code depends on of an array; of anything else, what equals no array's."""
+    if type(value) is not np.ndarray:
+        return (type(value),)
+    return (value.dtype, value.shape, value.strides)
+
+
+def _check_ranges(traced: Traced, leaves: list[Any]) -> None:
+    """Python ints must fit the integer dtypes that they meet, as in NumPy."""
+    for position, low, high in traced.int_ranges:
+        if not low <= leaves[position] <= high:
+            dtype = np.min_scalar_type(low) if low else np.min_scalar_type(high)
+            raise OverflowError(f"Python integer {leaves[position]} out of bounds for {dtype}")
 
 
 def _refuse_overlapping_writes(traced: Traced, leaves: list[Any]) -> None:

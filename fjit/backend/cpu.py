@@ -10,6 +10,8 @@ vector loop's body does the same arithmetic for full vectors and, masked, for th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from fjit.backend import scalar
 from fjit.backend.accumulate import WORD, Accumulator, Lanewise
 from fjit.backend.emitter import Emitter, Ty, Val
@@ -23,14 +25,31 @@ from fjit.target import CpuTarget
 
 BYTE = Ty("i", 8)
 FLAG = Ty("i", 1)
+SCAN_LANES = 8
+"""Lanes of loops with a running float sum or product, whatever the machine."""
 SIGNATURE = ((PTR, "args"), (WORD, "begin"), (WORD, "end"), (WORD, "worker"))
 
 
 def lanes_for(nest: n.Nest, target: CpuTarget, width: int = 0) -> int:
     """Lanes of vector loops: `width` if given, else the registers' size over the widest item."""
+    if any(_scans(phase.loop) for phase in nest.phases):
+        return SCAN_LANES
     if width:
         return width
     return max(1, min(64, target.vector_bits // 8 // max(nest.width, 1)))
+
+
+def _scans(loop: n.Loop) -> bool:
+    """Whether a float scan runs along a vector loop: its order is that of the lanes."""
+    opened = {s.acc for s in _statements(loop) if isinstance(s, n.Open) and s.dtype.kind == "f"}
+    return any(isinstance(s, n.Scan) and s.acc in opened for s in _statements(loop))
+
+
+def _statements(loop: n.Loop) -> Iterator[n.Stmt]:
+    for stmt in loop.body:
+        yield stmt
+        if isinstance(stmt, n.Loop):
+            yield from _statements(stmt)
 
 
 def emit(nest: n.Nest, target: CpuTarget, width: int = 0) -> str:

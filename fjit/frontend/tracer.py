@@ -384,7 +384,7 @@ class Tracer:
     __rshift__, __rrshift__, __irshift__ = _binary("right_shift"), _reflected("right_shift"), _inplace("right_shift")  # noqa: E501
     __matmul__, __rmatmul__, __imatmul__ = _binary("matmul"), _reflected("matmul"), _inplace("matmul")  # noqa: E501
     __pow__, __rpow__, __ipow__ = _binary("power"), _reflected("power"), _inplace("power")
-    __eq__, __ne__ = _binary("equal"), _binary("not_equal")  # type: ignore[assignment]
+    __eq__, __ne__ = _binary("equal"), _binary("not_equal")
     __lt__, __le__ = _binary("less"), _binary("less_equal")
     __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
     __neg__, __pos__ = _unary("negative"), _unary("positive")

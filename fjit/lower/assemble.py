@@ -15,7 +15,7 @@ from typing import Final
 from fjit.core import primitives as p
 from fjit.core.ir import Eqn, Program, Sym, Var, literal
 from fjit.lower import order
-from fjit.lower.build import EMPTY_REDUCTION, I64, Memory, Writer
+from fjit.lower.build import EMPTY_REDUCTION, EMPTY_SEARCH, I64, Memory, Writer
 from fjit.lower.collapse import collapsed
 from fjit.lower.columns import Columns, Partials
 from fjit.lower.nest import (
@@ -66,7 +66,7 @@ class Assembler:
         self.memory = memory
         self.outputs = outputs
         plan = collapsed(env, plan, memory, outputs)
-        self.checks: set[Var] = set()
+        self.checks: dict[Var, int] = {}
         self.plan = self._counted(plan)
         self.writer = Writer(env, memory, program.inputs)
         self.out = {
@@ -89,14 +89,16 @@ class Assembler:
         added: list[Placed] = []
         for q in plan.placed:
             eqn = q.root.eqn
-            if eqn is None or not q.guard or order.op_of(eqn) not in ("max", "min"):
+            if eqn is None or q.cls not in order.ENDS or eqn.get("checked") is False:
                 continue
-            if eqn.get("checked") is False:
+            dynamic = bool(q.guard) or any(a.sym is not None for a in q.reduced)
+            if not dynamic or order.op_of(eqn) in ("sum", "prod", "and", "or"):
                 continue
             one = literal(1, I64)
             var = Var(replace(q.root.var.aval, dtype=I64))
             count = Eqn(p.reduce, (one,), (("axes", eqn.param("axes")), ("op", "sum")), (var,))
-            self.checks.add(var)
+            search = order.op_of(eqn).startswith("arg")
+            self.checks[var] = EMPTY_SEARCH if search else EMPTY_REDUCTION
             added.append(q._replace(root=Root(var, count)))
         return plan._replace(placed=(*plan.placed, *added)) if added else plan
 
@@ -431,7 +433,8 @@ class Assembler:
             one = writer.constant(1, I64)
             more = writer.let("sub", (out, one), (I64, I64), I64)
             extent = writer.extent_slot("any count", (1 << 63) - 1)
-            checked = Checked(writer.fresh(writer.depth), more, extent, None, EMPTY_REDUCTION)
+            code = self.checks[q.root.var]
+            checked = Checked(writer.fresh(writer.depth), more, extent, None, code)
             writer.place(checked, writer.depth)
             return
         writer.remember((q.root.var, order.kept_indices(q), None), out)

@@ -38,7 +38,7 @@ from fjit.optimize import index as ix
 from fjit.optimize.index import Axis, Guard, Holds, Index, Indices
 
 I64 = dtypes.I64
-BAD_INDEX, EMPTY_REDUCTION, NEGATIVE_POWER = 1, 2, 4
+BAD_INDEX, EMPTY_REDUCTION, NEGATIVE_POWER, EMPTY_SEARCH = 1, 2, 4, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,7 @@ class Writer:
         self.held: dict[tuple[Var, Indices], object] = {}
         self.vector_axis: Axis | None = None
         self.inputs: dict[Var, int] = {}
+        self.under: Value | None = None
         self._numbers = 0
         self._axis_slots: dict[object, Slot] = {}
         self.cells: dict[Sym, int] = {}
@@ -163,7 +164,9 @@ class Writer:
 
     def term_value(self, term: ix.Term) -> Value:
         """The value of a quotient, remainder or gathered index."""
-        known = self.memo.get(("term", term))
+        known = self.memo.get(("term", term, None))
+        if known is None and self.under is not None:
+            known = self.memo.get(("term", term, self.under))
         if known is not None:
             return known
         if isinstance(term, (ix.Div, ix.Mod)):
@@ -171,13 +174,15 @@ class Writer:
             out = self.fresh(self.depths[inner])
             by = self.extent_slot((term, "by"), term.by)
             self.place(Split(out, term.op, inner, by), self.depths[out])
-            return self.remember(("term", term), out)
+            return self.remember(("term", term, None), out)
         assert isinstance(term, ix.Gathered), f"{term} has no value of its own"
-        inner = self.value(term.atom, term.at)
-        out = self.fresh(self.depths[inner])
+        under = self.under
+        inner = self.value(term.atom, term.at, under)
+        depth = self.depths[inner] if under is None else max(self.depths[inner], self.depths[under])
+        out = self.fresh(depth)
         extent = self.extent_slot((term, "extent"), term.extent)
-        self.place(Checked(out, inner, extent, None, BAD_INDEX), self.depths[out])
-        return self.remember(("term", term), out)
+        self.place(Checked(out, inner, extent, under, BAD_INDEX), self.depths[out])
+        return self.remember(("term", term, under), out)
 
     def linear_depth(self, linear: Linear) -> int:
         """The loop that knows all terms."""
@@ -339,7 +344,9 @@ class Writer:
             self.place(Scalar(out, slot, var.aval.dtype), 0)
             return out, None
         role = ("load", var, at)
+        self.under = under
         address = self.address(at, memory.strides, var.aval.dtype.itemsize, role)
+        self.under = None
         depth = self.linear_depth(address)
         if under is not None:
             depth = max(depth, self.depths[under])

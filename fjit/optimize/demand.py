@@ -329,6 +329,9 @@ def gathered(at: Indices) -> list[tuple[Atom, Indices, bool]]:
 
 def in_bounds(read: Read) -> bool:
     """Whether the axes' extents prove that an element exists, so that it may be read unguarded."""
+    for atom, at, _ in gathered(read.at):
+        if not in_bounds(Read(atom, at)):
+            return False
     for index, extent in zip(read.at, read.atom.aval.shape, strict=True):
         bounds = ix.span(index)
         size = extent if isinstance(extent, int) else extent.bound

@@ -13,6 +13,7 @@ the number of kernels.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -84,6 +85,67 @@ class _Group(NamedTuple):
     schedule: Schedule
 
 
+Pair = tuple[_Group, _Group]
+
+
+class _Graph:
+    """Groups with who makes and who reads each value, kept up to date as groups merge."""
+
+    def __init__(self, groups: list[_Group], reads: Callable[[_Group], dict[Var, None]]) -> None:
+        self.reads = reads
+        self.members: dict[tuple[Root, ...], _Group] = {}
+        self.makers: dict[Var, _Group] = {}
+        self.readers: dict[Var, list[_Group]] = {}
+        for group in groups:
+            self._add(group)
+
+    @property
+    def groups(self) -> list[_Group]:
+        """The groups there are now."""
+        return list(self.members.values())
+
+    def alive(self, group: _Group) -> bool:
+        """Whether a group has not been merged into another one."""
+        return group.roots in self.members
+
+    def _add(self, group: _Group) -> None:
+        self.members[group.roots] = group
+        for root in group.roots:
+            self.makers[root.var] = group
+        for var in self.reads(group):
+            self.readers.setdefault(var, []).append(group)
+
+    def replace(self, a: _Group, b: _Group, merged: _Group) -> None:
+        """Put a merged group in the place of two."""
+        for group in (a, b):
+            del self.members[group.roots]
+            for var in self.reads(group):
+                self.readers[var].remove(group)
+        self._add(merged)
+
+    def flows(self, group: _Group) -> list[Pair]:
+        """Pairs of a producer and a consumer that `group` is part of."""
+        pairs: dict[tuple[int, int], Pair] = {}
+        for root in group.roots:
+            for reader in self.readers.get(root.var, ()):
+                if reader is not group:
+                    pairs.setdefault((id(group), id(reader)), (group, reader))
+        for var in self.reads(group):
+            maker = self.makers.get(var)
+            if maker is not None and maker is not group:
+                pairs.setdefault((id(maker), id(group)), (maker, group))
+        return list(pairs.values())
+
+    def siblings(self, group: _Group) -> list[Pair]:
+        """Pairs that read a value together, in order of the program."""
+        pairs: dict[int, Pair] = {}
+        for var in self.reads(group):
+            for reader in self.readers[var]:
+                if reader is not group:
+                    pairs.setdefault(id(reader), (group, reader))
+        return list(pairs.values())
+
+
 class Planner:
     """Plans one program."""
 
@@ -104,6 +166,7 @@ class Planner:
         self.kept: list[Decision] = []
         self.refused: dict[tuple[tuple[Root, ...], tuple[Root, ...]], Refusal] = {}
         self.stored: store.Stored = {}
+        self.calls: dict[Var, list[Eqn]] = {}
         self.env: dict[Var, Eqn] = {}
 
     # ---- what is stored -------------------------------------------------------------------
@@ -135,6 +198,12 @@ class Planner:
         self._refresh()
 
     def _refresh(self) -> None:
+        self.calls = {}
+        for eqn in self.program.eqns:
+            if self._is_call(eqn):
+                for atom in eqn.inputs:
+                    if isinstance(atom, Var):
+                        self.calls.setdefault(atom, []).append(eqn)
         self._read_cache: dict[tuple[Root, ...], dict[Var, None]] = {}
         self.env = store.inline_env(self.producers, self.stored)
 
@@ -191,6 +260,12 @@ class Planner:
                 env[root.var] = self.producers[root.var]
         return env
 
+    def _is_call(self, eqn: Eqn) -> bool:
+        """Whether an equation runs between kernels: an expand only if its values are in memory."""
+        if eqn.primitive is p.expand:
+            return eqn.inputs[1] in self.stored or eqn.inputs[1] not in self.producers
+        return eqn.primitive.family in store.CALLS
+
     # ---- grouping -------------------------------------------------------------------------
     def _roots(self) -> list[Root]:
         needed: dict[Var, Root] = {}
@@ -198,6 +273,8 @@ class Planner:
         for eqn in self.program.eqns:
             var = eqn.outputs[0]
             family = eqn.primitive.family
+            if self._is_call(eqn):
+                continue
             if family in ("reduction", "cumulative"):
                 needed[var] = Root(var, eqn)
                 order.append(needed[var])
@@ -230,41 +307,32 @@ class Planner:
         return schedule(env, roots, self.layout)
 
     def _merge(self, groups: list[_Group]) -> list[_Group]:
+        """Merge along data flow first, then groups that read the same values."""
         if self.fusion == "none":
             return groups
-        merged = True
         self.refused = {}
-        while merged:
-            merged = False
-            for a, b in self._candidates(groups):
-                if (a.roots, b.roots) in self.refused:
-                    continue
-                result = self._merged(groups, a, b)
-                if isinstance(result, Refusal):
-                    self.refused[a.roots, b.roots] = result
-                    continue
-                groups = [result if g is a else g for g in groups if g is not b]
-                merged = True
-                break
-        for a, b in self._candidates(groups):
-            names = (self._name(a), self._name(b))
-            self.decisions.append(Decision(names, False, self.refused[a.roots, b.roots].reason))
+        graph = _Graph(groups, self._reads)
+        queue = deque(pair for group in groups for pair in graph.flows(group))
+        later = deque(pair for group in groups for pair in graph.siblings(group))
+        while queue or later:
+            a, b = queue.popleft() if queue else later.popleft()
+            if not (graph.alive(a) and graph.alive(b)) or (a.roots, b.roots) in self.refused:
+                continue
+            result = self._merged(graph, a, b)
+            if isinstance(result, Refusal):
+                self.refused[a.roots, b.roots] = result
+                continue
+            graph.replace(a, b, result)
+            queue.extendleft(reversed(graph.flows(result)))
+            later.extendleft(reversed(graph.siblings(result)))
+        groups = graph.groups
+        for group in groups:
+            for a, b in (*graph.flows(group), *graph.siblings(group)):
+                refusal = self.refused.pop((a.roots, b.roots), None)
+                if refusal is not None:
+                    names = (self._name(a), self._name(b))
+                    self.decisions.append(Decision(names, False, refusal.reason))
         return groups
-
-    def _candidates(self, groups: list[_Group]) -> list[tuple[_Group, _Group]]:
-        """Pairs joined by data flow first, then pairs that read the same values."""
-        reads = {id(g): self._reads(g) for g in groups}
-        flows, siblings = [], []
-        for i, a in enumerate(groups):
-            makes = {r.var for r in a.roots}
-            for j, b in enumerate(groups):
-                if i == j:
-                    continue
-                if makes & reads[id(b)].keys():
-                    flows.append((a, b))
-                elif i < j and reads[id(a)].keys() & reads[id(b)].keys():
-                    siblings.append((a, b))
-        return flows + siblings
 
     def _reads(self, group: _Group) -> dict[Var, None]:
         """Values that a group reads from memory or from its own reductions."""
@@ -280,9 +348,9 @@ class Planner:
             found.update((leaf.var, None) for leaf in demand.walk(self.env_of(group), reads)[0])
         return found
 
-    def _merged(self, groups: list[_Group], a: _Group, b: _Group) -> _Group | Refusal:
+    def _merged(self, graph: _Graph, a: _Group, b: _Group) -> _Group | Refusal:
         names = (self._name(a), self._name(b))
-        if self._cycle(groups, a, b):
+        if self._cycle(graph, a, b):
             return Refusal("a value in between would depend on the merged kernel")
         roots = tuple(sorted((*a.roots, *b.roots), key=self._place))
         result = self._try(roots)
@@ -311,30 +379,32 @@ class Planner:
     def _name(self, group: _Group) -> str:
         return "+".join(_describe(self.producers[r.var]) for r in group.roots)
 
-    def _cycle(self, groups: list[_Group], a: _Group, b: _Group) -> bool:
-        """Whether a path from a to b leaves the pair."""
-        makes = {id(g): {r.var for r in g.roots} for g in groups}
-        reads = {id(g): self._reads(g) for g in groups}
-        library = [e for e in self.program.eqns
-                   if e.primitive.family in ("library", "scatter", "barrier")]  # fmt: skip
+    def _cycle(self, graph: _Graph, a: _Group, b: _Group) -> bool:
+        """Whether a path from one group to the other leaves the pair."""
+        pair = {r.var for r in a.roots} | {r.var for r in b.roots}
         for start, goal in ((a, b), (b, a)):
-            tainted: set[Var] = set(makes[id(start)])
-            changed = True
-            while changed:
-                changed = False
-                for g in groups:
-                    if g in (start, goal) or makes[id(g)] <= tainted:
-                        continue
-                    if reads[id(g)].keys() & tainted:
-                        tainted |= makes[id(g)]
-                        changed = True
-                for eqn in library:
-                    if eqn.outputs[0] not in tainted and tainted & set(eqn.inputs):
-                        tainted.add(eqn.outputs[0])
-                        changed = True
-            if (tainted - makes[id(start)]) & reads[id(goal)].keys():
-                return True
+            stack = [v for r in start.roots for v in self._after(graph, r.var, start, goal)]
+            seen: set[Var] = set()
+            wanted = self._reads(goal)
+            while stack:
+                var = stack.pop()
+                if var in seen or var in pair:
+                    continue
+                seen.add(var)
+                if var in wanted:
+                    return True
+                stack.extend(self._after(graph, var, start, goal))
         return False
+
+    def _after(self, graph: _Graph, var: Var, start: _Group, goal: _Group) -> list[Var]:
+        """Values made by groups and calls that read `var`, the pair itself left out."""
+        found: list[Var] = []
+        for group in graph.readers.get(var, ()):
+            if group is not start and group is not goal:
+                found.extend(r.var for r in group.roots)
+        for eqn in self.calls.get(var, ()):
+            found.extend(eqn.outputs)
+        return found
 
     # ---- the fused program ----------------------------------------------------------------
     def _assemble(self, groups: list[_Group]) -> Plan:
@@ -343,8 +413,8 @@ class Planner:
             kernels.append(self._kernel(group))
         calls = [e for e in self.program.eqns
                  if e.primitive.family in ("library", "scatter", "barrier")]  # fmt: skip
-        expands = [e for v in self.stored if (e := self.producers[v]).primitive is p.expand
-                   and not store.in_step(self.producers, e.inputs[1], e.inputs[0])]  # fmt: skip
+        expands = [e for v in self.stored if self._is_call(e := self.producers[v])
+                   and e.primitive is p.expand]  # fmt: skip
         eqns = _sorted([k.eqn for k in kernels] + calls + expands, self.program.inputs)
         program = Program(self.program.inputs, eqns, self.program.outputs)
         layouts = {v: self.layout(v) for e in eqns for v in e.outputs}

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from fjit.core import primitives as p
 from fjit.core.ir import Atom, Eqn, Literal, Shape, Sym, Var
 from fjit.frontend.layout import k_order
 from fjit.optimize import demand
@@ -163,9 +164,10 @@ def _rename_guard(guard: Guard, names: dict[Axis, Axis]) -> Guard:
     return tuple(c._replace(at=_rename(c.at, names)) if isinstance(c, Holds) else c for c in guard)
 
 
-def filters(env: demand.Env, atom: Atom, symbols: set[Sym]) -> set[Sym]:
+def filters(env: demand.Env, atom: Atom, symbols: set[Sym]) -> set[Sym] | Refusal:
     """Symbols along which an operand is computed at its mask's positions, not read from memory."""
     found, stored = set(symbols), set()
+    computed: set[Sym] = set()
     seen: set[Atom] = set()
     stack = [atom]
     while stack:
@@ -175,21 +177,23 @@ def filters(env: demand.Env, atom: Atom, symbols: set[Sym]) -> set[Sym]:
         seen.add(value)
         mine = {e for e in value.aval.shape if isinstance(e, Sym)}
         found |= mine
-        if value in env:
-            stack.extend(env[value].inputs)
-        else:
+        if value not in env:
             stored |= mine
+            continue
+        if env[value].primitive is p.compress:
+            computed |= mine
+        stack.extend(env[value].inputs)
+    if computed & stored:
+        return Refusal("filtered values are read both from memory and at their mask's positions")
     return {e for e in found - stored if e.origin.aval.dtype.kind == "b"}
 
 
 class _Draft:
     """A root while its axes are being unified with the group's."""
 
-    def __init__(self, root: Root, space: _Space) -> None:
+    def __init__(self, root: Root, space: _Space, filtered: set[Sym]) -> None:
         self.root = root
         shape = root.operand.aval.shape
-        symbols = {extent for extent in shape if isinstance(extent, Sym)}
-        filtered = filters(space.env, root.operand, symbols) if symbols else symbols
         self.at, self.guard = space.place(shape, filtered)
         self.done = False
 
@@ -222,7 +226,13 @@ class _Draft:
 def schedule(env: demand.Env, roots: tuple[Root, ...], strides: Strides) -> Schedule | Refusal:
     """Loops shared by `roots`, or a Refusal. `strides` gives element strides of stored values."""
     space = _Space(env)
-    drafts = [_Draft(root, space) for root in roots]
+    drafts = []
+    for root in roots:
+        symbols = {extent for extent in root.operand.aval.shape if isinstance(extent, Sym)}
+        filtered = filters(env, root.operand, symbols) if symbols else symbols
+        if isinstance(filtered, Refusal):
+            return filtered
+        drafts.append(_Draft(root, space, filtered))
     results = {d.root.var: d for d in drafts if d.root.eqn is not None}
     primary = max(
         drafts, key=lambda d: (len(_axes(d.at)), _volume(d.at), d.root.kind == "reduction")

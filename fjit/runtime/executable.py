@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 import struct
 import sys
 import sysconfig
@@ -24,7 +25,7 @@ from fjit.core import primitives as p
 from fjit.core.ir import Atom, Aval, Eqn, Literal, Program, Sym, Var
 from fjit.errors import FjitIndexError, FjitValueError
 from fjit.lower.assemble import Assembler
-from fjit.lower.build import BAD_INDEX, EMPTY_REDUCTION, NEGATIVE_POWER, Memory
+from fjit.lower.build import BAD_INDEX, EMPTY_REDUCTION, EMPTY_SEARCH, NEGATIVE_POWER, Memory
 from fjit.lower.nest import Nest
 from fjit.optimize import cost
 from fjit.optimize.plan import KernelPlan, Plan
@@ -70,6 +71,16 @@ _pool = ScratchPool()
 _kernels: dict[tuple[str, CpuTarget, int], Module] = {}
 _lock = threading.Lock()
 _run: Callable[..., None] | None = None
+
+
+def _renew_lock() -> None:
+    """In a forked child no thread holds the lock, whoever held it in the parent."""
+    global _lock  # noqa: PLW0603 - the child's own lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 class Compiled(NamedTuple):
@@ -532,6 +543,8 @@ def _raise_status(status: int) -> None:
         raise FjitIndexError("index is out of bounds for the axis that it selects from")
     if status & NEGATIVE_POWER:
         raise FjitValueError("Integers to negative integer powers are not allowed.")
+    if status & EMPTY_SEARCH:
+        raise FjitValueError("attempt to get argmax of an empty sequence (a mask selected nothing)")
     if status & EMPTY_REDUCTION:
         raise FjitValueError(
             "zero-size array to reduction operation which has no identity (a mask selected nothing)"
