@@ -92,6 +92,7 @@ class Entry:
     executable: Executable | None
     guards: tuple[Guard, ...]
     once: bool
+    memory: tuple[Memory, ...]
     kinds: dict[int, tuple[Any, ...]]
 
 
@@ -286,6 +287,7 @@ class Fused:
             executable,
             reads.guards(inputs=False),
             bool(reads.effects),
+            memory,
             {k: _kind_of_array(c.array) for k, c in traced.captures.items()},
         )
 

@@ -20,6 +20,10 @@ from fjit.optimize.index import Axis, Guard, Holds, Index, Indices, Lockstep
 from fjit.optimize.schedule import SHORT, Placed, Schedule, root_reads
 
 
+FEW, MANY = 4, 32
+"""A plain kernel's innermost axis of at most FEW elements changes places with one of MANY."""
+
+
 class Positions(NamedTuple):
     """Axes whose index is needed as a value (iota), or in a condition (pad, concatenate)."""
 
@@ -34,8 +38,23 @@ def collapsed(
     env: demand.Env, plan: Schedule, memory: dict[Var, Memory], outputs: dict[Var, Memory]
 ) -> Schedule:
     """A kernel's schedule with as few axes as its accesses allow, and always a vector axis."""
-    plan = _joined(env, plan, memory, outputs)
+    plan = _turned(_joined(env, plan, memory, outputs))
     return plan if plan.inner is not None else plan._replace(inner=Axis(0, 1))
+
+
+def _turned(plan: Schedule) -> Schedule:
+    """Let the vector run over the next axis where the innermost one has fewer elements than lanes.
+
+    Colour triples (h, w, 3) are walked channel by channel with a stride of 3.
+    """
+    if plan.inner is None or not plan.rows or any(q.cls != "store" for q in plan.placed):
+        return plan
+    last = plan.rows[-1]
+    if plan.inner.extent > FEW or last.extent < MANY or last.sym is not None:
+        return plan
+    if plan.cascade or any(q.level != "inner" for q in plan.placed):
+        return plan
+    return plan._replace(rows=(*plan.rows[:-1], plan.inner), inner=last)
 
 
 def _joined(

@@ -18,7 +18,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import optree
 
-from fjit.api import Choices, Entry, Fused
 from fjit.core import tree
 from fjit.core.interpreter import interpret
 from fjit.core.ir import Aval, Program
@@ -26,6 +25,7 @@ from fjit.core.trace import Trace
 from fjit.core.verify import verify
 from fjit.frontend import views
 from fjit.frontend.function import Result
+from fjit.fused import Choices, Entry, Fused
 from fjit.oracle.bounds import Bounded, Undetermined, bounded
 from fjit.oracle.compare import assert_leaf
 from fjit.oracle.memory import clone
@@ -114,7 +114,7 @@ def check_paths(
                 got = _outcome(fused, given, spec)
                 if got.error is not None:
                     raise AssertionError(f"{name}: {got.error!r}") from got.error
-                _compare(name, got, want, bounds, order=path is not INTERPRETER)
+                _compare(name, got, want, bounds)
                 if path.choices.target != "interpreter":
                     compiled = compiled or got
                     _compare(f"{name}, beside the first compiled path", got, compiled, EXACT)
@@ -214,9 +214,7 @@ def _through(array: Array, steps: tuple[views.Step, ...]) -> Array:
 # ---- comparing ----------------------------------------------------------------------------------
 
 
-def _compare(
-    name: str, got: Outcome, want: Outcome, bounds: Bounds | None, *, order: bool = True
-) -> None:
+def _compare(name: str, got: Outcome, want: Outcome, bounds: Bounds | None) -> None:
     """Results, arguments and their aliasing agree; without bounds, only the structure."""
     got_leaves, got_tree = tree.flatten(got.result)
     want_leaves, want_tree = tree.flatten(want.result)
@@ -228,7 +226,7 @@ def _compare(
     leaves = zip(paths, got_leaves, want_leaves, strict=True)
     for (path, g, w), slack in itertools.zip_longest(leaves, bounds.results):
         leaf = f"{name}: result{path}"
-        assert_leaf(g, w, leaf, allowed=slack, order=order)
+        assert_leaf(g, w, leaf, allowed=slack, order=True)
         _check_aliases(leaf, g, got.leaves, w, want.leaves)
     pairs = enumerate(zip(got.leaves, want.leaves, strict=True))
     for (number, (g, w)), slack in itertools.zip_longest(pairs, bounds.leaves):

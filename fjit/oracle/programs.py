@@ -70,9 +70,10 @@ def build(choose: Choose) -> RandomProgram:
     scalars = tuple(n for n, v in zip(names, arguments, strict=True) if not hasattr(v, "dtype"))
     values = dict(zip(names, clone(arguments), strict=True))
     writer = Writer(choose, values, scalars)
-    wanted = choose.integer(1, MAX_STATEMENTS)
-    for _ in range(wanted):
+    for _ in range(MAX_STATEMENTS):
         choose.pick(STATEMENTS)(writer)
+        if not choose.integer(0, 9):  # asked each time, so that a statement in between can go
+            break
     lines = [f"    {line}\n" for line in writer.lines]
     source = f"def program({', '.join(names)}):\n{''.join(lines)}    return {_returned(writer)}\n"
     return RandomProgram(source, tuple(arguments), shown)

@@ -11,7 +11,7 @@ the error that each function tolerates), lowest order first; each says what it a
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from fjit.backend.emitter import Emitter, Ty, Val
 
@@ -153,6 +153,50 @@ def keep_tiny(e: Emitter, x: Val, result: Val, limit: float) -> Val:
 def through_f64(ty: Ty) -> bool:
     """Whether a type is narrow enough to be computed in float64."""
     return ty.bits < 64
+
+
+def patched(
+    e: Emitter, name: str, odd: Val, value: Val, args: tuple[Val, ...], write: Callable[..., Val]
+) -> Val:
+    """Return `value`, or `write(e, *args)` by way of a cold function if a lane is `odd`.
+
+    All lanes then come from `write`, which has to give the others their same bits.
+    """
+    ty = value.ty
+    guard, cold = (f"fjit.{name}_{part}.{ty.suffix}" for part in ("guard", "cold"))
+    if guard not in e.helpers:
+        params, inner = _parameters(args)
+        sub = e.nested()
+        sub.ret_struct(write(sub, *inner))
+        e.adopt(sub, cold, params, "noinline cold nounwind", (ty,))
+        _write_guard(e, guard, cold, (odd, value, *args))
+    return e.call_struct(guard, (ty,), odd, value, *args)[0]
+
+
+def _write_guard(e: Emitter, name: str, cold: str, args: tuple[Val, ...]) -> None:
+    sub, (params, inner) = e.nested(), _parameters(args)
+    odd, value, *rest = inner
+    some = sub.any_(odd)
+    sub.br("test")
+    sub.label("test")
+    sub.cond_br(some, "cold", "done")
+    sub.label("cold")
+    (other,) = sub.call_struct(cold, (value.ty,), *rest)
+    sub.br("done")
+    sub.label("done")
+    sub.ret_struct(sub.phi(value.ty, (value, "test"), (other, "cold")))
+    e.adopt(sub, name, params, "alwaysinline nounwind", (value.ty,))
+
+
+def _parameters(args: tuple[Val, ...]) -> tuple[list[tuple[Ty, str]], list[Val]]:
+    params = [(arg.ty, f"a{k}") for k, arg in enumerate(args)]
+    return params, [Val(ty, f"%{name}") for ty, name in params]
+
+
+def outside(e: Emitter, x: Val, least: float, top: float) -> Val:
+    """Whether x, bits and sign, lies outside [least, top); negative and NaN do."""
+    low, high = (bits_of(e, like(e, x, bound)) for bound in (least, top))
+    return e.icmp("uge", e.sub(bits_of(e, x), low), e.sub(high, low))
 
 
 INF = math.inf

@@ -7,10 +7,12 @@ Odd polynomials t + t^3 P(t^2) on [0, tan(pi/8)] and [0, 1/2]; the rest of the d
     asin(x)  ->  pi/2 - 2 asin(sqrt((1 - x)/2))         for x > 1/2
 
 with quotient, root and pi/2 in two parts (fdlibm's e_asin.c, Sun Microsystems 1993, gives the
-last in this form). Errors are below 1 unit in the last place.
+last in this form); atan2 adds to or takes from a multiple of pi/4 once. float32 atan2 is one float64
+polynomial on [0, 1]; float64 atan2 takes a cold path where a lane is zero, infinite or of a size at
+which the quotient's remainder underflows. Errors are below 1 unit in the last place.
 """
 
-from fjit.backend.emitter import Emitter, Val
+from fjit.backend.emitter import F64, Emitter, Val
 from fjit.backend.math.core import (
     INF,
     NAN,
@@ -20,9 +22,11 @@ from fjit.backend.math.core import (
     fast_two_sum,
     int_like,
     like,
-    pair_div,
+    outside,
     pair_sqrt,
+    patched,
     poly,
+    through_f64,
     two_sum,
 )
 
@@ -34,6 +38,12 @@ ATAN = {
          -0.09090897765414624, 0.07692060331386248, -0.06663105103308054, 0.05847894782024217,
          -0.05039318847661023, 0.03806464431555751, -0.017906996143315593),
 }
+# atan(t) / t in t^2 on [0, 1], for a float32 result
+ATAN_MID = (
+    0.9999999996283143, -0.33333323935898124, 0.19999604643408703, -0.1427915964772673,
+    0.11054501121612757, -0.0879877151736751, 0.06716106426043476, -0.04435748404802234,
+    0.022274349434996007, -0.0071993832465890965, 0.0010911110199450225,
+)
 # (asin(t) - t) / t^3 in t^2 on [0, 1/2]
 ASIN = {
     32: (0.16666754, 0.07495232, 0.045478426, 0.024140643, 0.042231042),
@@ -43,6 +53,7 @@ ASIN = {
          0.03270151406860121),
 }
 # fmt: on
+SLIGHT = 2.0**-900  # the remainder of a quotient of smaller numbers underflows
 TAN_PI_8 = 0.41421356237309503
 HALF_PI = {
     32: (1.5707963705062866, -4.371138828673793e-08),
@@ -60,19 +71,33 @@ def _odd(e: Emitter, t: Val, t_lo: Val, coefficients: tuple[float, ...]) -> Pair
     return t, e.fma(e.fmul(z, t), poly(e, z, coefficients), t_lo)
 
 
-def _atan_unit(e: Emitter, num: Val, den: Val) -> Pair:
-    """atan(num / den) in two parts for 0 <= num <= den, den of moderate size."""
-    bits = num.ty.bits
+def _angle(e: Emitter, num: Val, den: Val, steep: Val, left: Val | None = None) -> Val:
+    """atan(num / den) for 0 <= num <= den, turned into its octant; den is of moderate size."""
+    bits, zero = num.ty.bits, like(e, num, 0.0)
     middle = e.fcmp("ogt", num, e.fmul(den, like(e, den, TAN_PI_8)))
-    zero = like(e, num, 0.0)
-    turned = fast_two_sum(e, e.fneg(den), num), fast_two_sum(e, den, num)
-    top = _pick(e, middle, turned[0], (num, zero))
-    t, t_lo = pair_div(e, top, _pick(e, middle, turned[1], (den, zero)))
+    top = _pick(e, middle, fast_two_sum(e, e.fneg(den), num), (num, zero))
+    bottom = _pick(e, middle, fast_two_sum(e, den, num), (den, zero))
+    inverse = e.fdiv(like(e, num, 1.0), bottom[0])
+    t = e.fmul(top[0], inverse)
+    rest = e.fma(e.fneg(t), bottom[0], top[0])
+    t_lo = e.fmul(e.fadd(rest, e.fma(e.fneg(t), bottom[1], top[1])), inverse)
     z = e.fmul(t, t)
-    t, t_lo = _odd(e, t, e.fma(e.fneg(t_lo), z, t_lo), ATAN[bits])
-    hi, lo = (e.select(middle, like(e, num, part / 2), zero) for part in HALF_PI[bits])
+    lo = e.fma(e.fmul(z, t), poly(e, z, ATAN[bits]), e.fma(e.fneg(t_lo), z, t_lo))
+    back = steep if left is None else e.xor(steep, left)
+    t, lo = e.select(back, e.fneg(t), t), e.select(back, e.fneg(lo), lo)
+    hi = _octant(e, num, middle, steep, left)
     u, v = fast_two_sum(e, hi, t)
-    return fast_two_sum(e, u, e.fadd(v, e.fadd(lo, t_lo)))
+    return e.fadd(u, e.fadd(v, e.fma(hi, like(e, hi, PI[bits][1] / PI[bits][0]), lo)))
+
+
+def _octant(e: Emitter, num: Val, middle: Val, steep: Val, left: Val | None) -> Val:
+    """The multiple of pi/4 that an angle is added to or taken from."""
+    pi = PI[num.ty.bits][0]
+    zero, quarter, half, three, whole = (like(e, num, k * pi) for k in (0.0, 0.25, 0.5, 0.75, 1.0))
+    if left is None:
+        return e.select(middle, quarter, e.select(steep, half, zero))
+    slanted = e.select(left, three, quarter)
+    return e.select(middle, slanted, e.select(steep, half, e.select(left, whole, zero)))
 
 
 def _from_half_pi(e: Emitter, pair: Pair) -> Pair:
@@ -90,36 +115,49 @@ def atan(e: Emitter, x: Val) -> Val:
     """Inverse tangent."""
     size, one = clamp(e, e.fabs(x), 0.0, 2.0**60), like(e, x, 1.0)
     steep = e.fcmp("ogt", size, one)
-    pair = _atan_unit(e, e.select(steep, one, size), e.select(steep, size, one))
-    value = e.fadd(*_pick(e, steep, _from_half_pi(e, pair), pair))
+    value = _angle(e, e.select(steep, one, size), e.select(steep, size, one), steep)
     return e.copysign(value, x)
 
 
 def atan2(e: Emitter, y: Val, x: Val) -> Val:
     """Angle of the point (x, y), signed zeros and infinities as in C99."""
-    # A common power of two keeps the quotient's remainder away from underflow and overflow.
-    bits = x.ty.bits
-    a, b = e.fabs(y), e.fabs(x)
-    steep = e.fcmp("ogt", a, b)
-    num, den = e.select(steep, b, a), e.select(steep, a, b)
-    down, up = (2.0**-40, 2.0**40) if bits == 32 else (2.0**-200, 2.0**200)
-    high, low = (2.0**80, 2.0**40) if bits == 32 else (2.0**600, 2.0**300)
-    factor = e.select(e.fcmp("ogt", den, like(e, x, high)), like(e, x, down), like(e, x, 1.0))
-    factor = e.select(e.fcmp("olt", den, like(e, x, low)), like(e, x, up), factor)
-    num, den = e.fmul(num, factor), e.fmul(den, factor)
+    steep = e.fcmp("ogt", e.fabs(y), e.fabs(x))
+    left = e.icmp("slt", bits_of(e, x), int_like(e, x, 0))
+    num = e.select(steep, e.fabs(x), e.fabs(y))
+    den = e.select(steep, e.fabs(y), e.fabs(x))
+    if through_f64(x.ty):
+        value = _atan2_narrow(e, num, den, steep, left)
+        return e.select(e.fcmp("uno", x, y), e.fadd(x, y), e.copysign(value, y))
+    value = e.copysign(_angle(e, num, den, steep, left), y)
+    tiny = e.icmp("ult", e.sub(bits_of(e, num), int_like(e, x, 1)), bits_of(e, like(e, x, SLIGHT)))
+    odd = e.or_(tiny, outside(e, den, 2.0**-500, 2.0**600))
+    return patched(e, "atan2", odd, value, (y, x, num, den, steep, left), _atan2_cold)
+
+
+def _atan2_narrow(e: Emitter, num: Val, den: Val, steep: Val, left: Val) -> Val:
+    """Size of the angle for float32, by one float64 polynomial good to 2**-31."""
+    zero, one = like(e, num, 0.0), like(e, num, 1.0)
+    both = e.fcmp("oeq", num, den)  # both zero or both infinite, too
+    num = e.select(both, e.select(e.fcmp("ogt", den, zero), one, zero), num)
+    num = e.select(e.xor(steep, left), e.fneg(num), num)
+    t = e.fdiv(e.fpext(num, F64), e.fpext(e.select(both, one, den), F64))
+    nowhere, half, whole = (like(e, t, part * PI[64][0]) for part in (0.0, 0.5, 1.0))
+    base = e.select(steep, half, e.select(left, whole, nowhere))
+    return e.fptrunc(e.fma(t, poly(e, e.fmul(t, t), ATAN_MID), base), num.ty)
+
+
+def _atan2_cold(e: Emitter, y: Val, x: Val, num: Val, den: Val, steep: Val, left: Val) -> Val:
+    """Any float64: a power of two keeps the remainder of the quotient from under- and overflow."""
     zero, one = like(e, x, 0.0), like(e, x, 1.0)
+    factor = e.select(e.fcmp("ogt", den, like(e, x, 2.0**600)), like(e, x, 2.0**-200), one)
+    factor = e.select(e.fcmp("olt", den, like(e, x, 2.0**300)), like(e, x, 2.0**200), factor)
+    num, den = e.fmul(num, factor), e.fmul(den, factor)
     infinite = e.fcmp("oeq", den, like(e, x, INF))
     both = e.fcmp("oeq", num, den)
     num = e.select(infinite, e.select(both, one, zero), num)
     den = e.select(e.or_(infinite, e.fcmp("oeq", den, zero)), one, den)
-    pair = _atan_unit(e, num, den)
-    pair = _pick(e, steep, _from_half_pi(e, pair), pair)
-    pi_hi, pi_lo = PI[bits]
-    u, v = fast_two_sum(e, like(e, x, pi_hi), e.fneg(pair[0]))
-    behind = u, e.fadd(v, e.fsub(like(e, x, pi_lo), pair[1]))
-    left = e.icmp("slt", bits_of(e, x), int_like(e, x, 0))
-    value = e.fadd(*_pick(e, left, behind, pair))
-    return e.select(e.fcmp("uno", x, y), e.fadd(x, y), e.copysign(value, y))
+    value = e.copysign(_angle(e, num, den, steep, left), y)
+    return e.select(e.fcmp("uno", x, y), e.fadd(x, y), value)
 
 
 def _asin_parts(e: Emitter, x: Val) -> tuple[Val, Pair]:

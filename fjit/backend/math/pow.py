@@ -12,7 +12,7 @@ lane asks for it; the other lanes keep their bits. Errors: below 0.6 units in th
 float32, 1.2 for float64 (the most where the result is close to overflow or underflow).
 """
 
-from fjit.backend.emitter import F64, Emitter, Ty, Val
+from fjit.backend.emitter import F64, Emitter, Val
 from fjit.backend.math.core import (
     INF,
     LN2,
@@ -21,8 +21,9 @@ from fjit.backend.math.core import (
     Pair,
     bits_of,
     from_bits,
-    int_like,
     like,
+    outside,
+    patched,
     poly,
     round_scaled,
     scale,
@@ -138,53 +139,20 @@ def _narrow(e: Emitter, x: Val, y: Val) -> Val:
 
 def _patched(e: Emitter, value: Val, x: Val, y: Val, p: Val, *parts: Val) -> Val:
     """Pass `value` on, through the cold path if a lane has no positive finite x or is far."""
-    args = (value, x, y, p, *parts)
-    (result,) = e.call_struct(_guard(e, args), (x.ty,), *args)
-    return result
+    odd = outside(e, x, TINY_NORMAL[64] if parts else 2.0**-149, INF)
+    odd = e.or_(odd, e.fcmp("uge", e.fabs(p), like(e, p, FAR)))
+    return patched(e, "pow", odd, value, (value, x, y, p, *parts), _cold)
 
 
-def _guard(e: Emitter, args: tuple[Val, ...]) -> str:
-    """Define the branch to the cold path."""
-    ty = args[0].ty
-    name = f"fjit.pow_guard.{ty.suffix}"
-    if name in e.helpers:
-        return name
-    sub, (params, inner) = e.nested(), _parameters(args)
-    value, x, _, p, *parts = inner
-    least = bits_of(sub, like(sub, x, TINY_NORMAL[64])) if parts else int_like(sub, x, 1)
-    span = sub.sub(bits_of(sub, like(sub, x, INF)), least)
-    odd = sub.icmp("uge", sub.sub(bits_of(sub, x), least), span)
-    some = sub.any_(sub.or_(odd, sub.fcmp("uge", sub.fabs(p), like(sub, p, FAR))))
-    sub.br("test")
-    sub.label("test")
-    sub.cond_br(some, "cold", "done")
-    sub.label("cold")
-    (patched,) = sub.call_struct(_cold(sub, args), (ty,), *inner)
-    sub.br("done")
-    sub.label("done")
-    sub.ret_struct(sub.phi(ty, (value, "test"), (patched, "cold")))
-    e.adopt(sub, name, params, "alwaysinline nounwind", (ty,))
-    return name
-
-
-def _cold(e: Emitter, args: tuple[Val, ...]) -> str:
-    """Define the cold path."""
-    ty = args[0].ty
-    name = f"fjit.pow_cold.{ty.suffix}"
-    if name in e.helpers:
-        return name
-    sub, (params, inner) = e.nested(), _parameters(args)
-    value, x, y, p, *parts = inner
+def _cold(e: Emitter, value: Val, x: Val, y: Val, p: Val, *parts: Val) -> Val:
     limit = FAR
     if parts:
         limit = BEYOND
-        p, value = _any_size(sub, x, y, p, *parts)
-    grows = sub.fcmp("ogt", p, like(sub, p, 0.0))
-    edge = sub.select(grows, like(sub, x, INF), like(sub, x, 0.0))
-    value = sub.select(sub.fcmp("olt", sub.fabs(p), like(sub, p, limit)), value, edge)
-    sub.ret_struct(_c99(sub, x, y, value))
-    e.adopt(sub, name, params, "noinline cold nounwind", (ty,))
-    return name
+        p, value = _any_size(e, x, y, p, *parts)
+    grows = e.fcmp("ogt", p, like(e, p, 0.0))
+    edge = e.select(grows, like(e, x, INF), like(e, x, 0.0))
+    value = e.select(e.fcmp("olt", e.fabs(p), like(e, p, limit)), value, edge)
+    return _c99(e, x, y, value)
 
 
 def _any_size(e: Emitter, x: Val, y: Val, p: Val, significand: Val, word: Val) -> Pair:
@@ -203,11 +171,6 @@ def _any_size(e: Emitter, x: Val, y: Val, p: Val, significand: Val, word: Val) -
         e.phi(a.ty, (a, "given"), (b, "lift")) for a, b in zip(before, lifted, strict=True)
     )
     return p, scale(e, significand, word)
-
-
-def _parameters(args: tuple[Val, ...]) -> tuple[list[tuple[Ty, str]], list[Val]]:
-    params = [(arg.ty, f"a{k}") for k, arg in enumerate(args)]
-    return params, [Val(ty, f"%{name}") for ty, name in params]
 
 
 def _c99(e: Emitter, x: Val, y: Val, value: Val) -> Val:
