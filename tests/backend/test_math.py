@@ -271,6 +271,22 @@ def test_binary_against_mpmath(name: str, element: Ty, dtype: type) -> None:
 
 
 @pytest.mark.parametrize(("element", "dtype"), FLOATS, ids=["f32", "f64"])
+def test_atan2_of_far_apart_and_subnormal_sides(element: Ty, dtype: type) -> None:
+    rng = np.random.default_rng(13)
+    span = np.finfo(dtype).maxexp + np.finfo(dtype).nmant
+    tiny, sizes = -np.finfo(dtype).maxexp - 20, (2, 20_000)
+    exponents = rng.integers(tiny, span + tiny, sizes)
+    exponents[1, ::2] = exponents[0, ::2] + rng.integers(-60, 60, 10_000)
+    with np.errstate(all="ignore"):
+        y, x = (np.ldexp(rng.uniform(1, 2, sizes), exponents) * rng.choice([-1, 1], sizes)).astype(
+            dtype
+        )
+        want = np.arctan2(y.astype(WIDE[dtype]), x.astype(WIDE[dtype]))
+    got = compile_function("atan2", element.with_lanes(8), 2)(y, x)
+    check(ulps(got, want), 1.0, y, x, got)
+
+
+@pytest.mark.parametrize(("element", "dtype"), FLOATS, ids=["f32", "f64"])
 def test_pow_with_results_of_every_size(element: Ty, dtype: type) -> None:
     rng = np.random.default_rng(8)
     near_one = 1 + rng.normal(size=40_000) * 2.0 ** -rng.integers(1, 50, 40_000)
@@ -286,15 +302,18 @@ def test_pow_with_results_of_every_size(element: Ty, dtype: type) -> None:
 
 @pytest.mark.parametrize(("element", "dtype"), FLOATS, ids=["f32", "f64"])
 @pytest.mark.parametrize("lane", range(8))
-def test_pow_lanes_do_not_depend_on_their_neighbours(lane: int, element: Ty, dtype: type) -> None:
+@pytest.mark.parametrize("name", ["pow", "atan2"])
+def test_lanes_do_not_depend_on_a_neighbour_on_the_cold_path(
+    name: str, lane: int, element: Ty, dtype: type
+) -> None:
     with np.errstate(over="ignore"):
         odd = np.array([0.0, -0.0, -2.5, np.inf, np.nan, 1e-310, 1e-40, 1e300, 1e38], dtype)
     x = np.random.default_rng(9).uniform(0.1, 9, (odd.size, 8)).astype(dtype)
     y = np.random.default_rng(10).uniform(-9, 9, (odd.size, 8)).astype(dtype)
-    pow8 = compile_function("pow", element.with_lanes(8), 2)
-    alone = pow8(x.ravel(), y.ravel()).reshape(x.shape)
+    function = compile_function(name, element.with_lanes(8), 2)
+    alone = function(x.ravel(), y.ravel()).reshape(x.shape)
     x[:, lane] = odd
-    beside = pow8(x.ravel(), y.ravel()).reshape(x.shape)
+    beside = function(x.ravel(), y.ravel()).reshape(x.shape)
     alone[:, lane] = beside[:, lane]
     np.testing.assert_array_equal(beside, alone)
 
