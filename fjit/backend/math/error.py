@@ -5,11 +5,12 @@
                  1 - erf(x) for |x| < 0.4375
 
 after Shepherd and Laframboise, "Chebyshev approximation of (1 + 2x) exp(x^2) erfc x", 1981. The
-square, the quotient and the product are kept in two parts. Errors are below 1 unit (float32)
-and 1.5 units (float64) in the last place.
+square, the quotient and the product are kept in two parts; float32 erfc is computed in float64, for
+all x by the second form. Errors are below 1 unit (float32) and 1.5 units (float64) in the last
+place.
 """
 
-from fjit.backend.emitter import Emitter, Val
+from fjit.backend.emitter import F64, Emitter, Val
 from fjit.backend.math.core import (
     clamp,
     fast_two_sum,
@@ -18,10 +19,11 @@ from fjit.backend.math.core import (
     pair_div,
     poly,
     scale,
+    through_f64,
     two_prod,
     two_sum,
 )
-from fjit.backend.math.exponential import exp, exp_pair
+from fjit.backend.math.exponential import LOG2_E, exp, exp2_mid, exp_pair
 
 # fmt: off
 # (erf(x)/x - 2/sqrt(pi)) / x^2 in x^2 on [0, 1]
@@ -44,25 +46,27 @@ ERF_BIG = {
          2.026848862816065e-10, -4.881714836165527e-12),
 }
 # (1 + 2x) exp(x^2) erfc(x) in t = (x - K)/(x + K)
-ERFC = {
-    32: (1.253008, -0.1356211, -0.047562294, 0.12964521, -0.119273625, 0.0683073, -0.023771308,
-         0.0025336896, 0.001895335, -0.0007894886, -0.00012807662, 0.00012502528, 3.254227e-05),
-    64: (1.2329951186255526, -0.1396211168405629, 0.015379652102619707, 0.06809705425473701,
-         -0.10103906603629782, 0.09373283499681172, -0.06633036581264086, 0.037167515562003615,
-         -0.016197734047513512, 0.005031969762675803, -0.0007577734110653019,
-         -0.0001992555591913945, 0.00015062249715099794, -2.4402938280857403e-05,
-         -1.1225347272217286e-05, 5.717264235695616e-06, 3.020501082592754e-07,
-         -8.341648458448916e-07, 6.23219764887405e-08, 1.1447752035160457e-07,
-         -7.771367739647958e-09, -1.3350023641669713e-08, -1.706170936352536e-09),
-}
+ERFC = (
+    1.2329951186255526, -0.1396211168405629, 0.015379652102619707, 0.06809705425473701,
+    -0.10103906603629782, 0.09373283499681172, -0.06633036581264086, 0.037167515562003615,
+    -0.016197734047513512, 0.005031969762675803, -0.0007577734110653019, -0.0001992555591913945,
+    0.00015062249715099794, -2.4402938280857403e-05, -1.1225347272217286e-05, 5.717264235695616e-06,
+    3.020501082592754e-07, -8.341648458448916e-07, 6.23219764887405e-08, 1.1447752035160457e-07,
+    -7.771367739647958e-09, -1.3350023641669713e-08, -1.706170936352536e-09,
+)
+# the same with K of float32, to 2^-28
+ERFC_MID = (
+    1.253008059518431, -0.13562114245498286, -0.04756244192274974, 0.1296464832918844,
+    -0.11927024470843638, 0.06829577400336002, -0.023801520324622082, 0.00256394423650152,
+    0.0020077020319380487, -0.0007678616440578521, -0.00026435501167710066,
+)
 # what rounding its first coefficient lost
-ERFC_FIRST_LO = {32: 5.02682021e-08, 64: -4.5280821550544295e-17}
+ERFC_FIRST_LO = -4.5280821550544295e-17
 # its derivative, roughly
-ERFC_SLOPE = {
-    32: (-0.13343042, -0.09211185, 0.33845857, -0.51898545, 0.48907295),
-    64: (-0.11226238125060957, 0.09803756797773192, -0.2282132039900279, -0.7719231485641612,
-         1.3800066674088565),
-}
+ERFC_SLOPE = (
+    -0.11226238125060957, 0.09803756797773192, -0.2282132039900279, -0.7719231485641612,
+    1.3800066674088565,
+)
 # fmt: on
 TWO_OVER_ROOT_PI = {
     32: (1.128379225730896, -5.8635382771399236e-08),
@@ -101,14 +105,16 @@ def erf(e: Emitter, x: Val) -> Val:
 def erfc(e: Emitter, x: Val) -> Val:
     """Complement 1 - erf(x), accurate where it is small."""
     bits = x.ty.bits
+    if through_f64(x.ty):
+        return _erfc_narrow(e, x)
     size = clamp(e, e.fabs(x), 0.0, ERFC_TOP[bits])
     centre = ERFC_CENTRE[bits]
     below, above = two_sum(e, size, like(e, x, -centre)), two_sum(e, size, like(e, x, centre))
     t, t_lo = pair_div(e, below, above)
-    first, *others = ERFC[bits]
+    first, *others = ERFC
     top, top_lo = fast_two_sum(e, like(e, x, first), e.fmul(t, poly(e, t, others)))
-    top_lo = e.fadd(top_lo, like(e, x, ERFC_FIRST_LO[bits]))
-    top_lo = e.fma(t_lo, horner(e, t, ERFC_SLOPE[bits]), top_lo)
+    top_lo = e.fadd(top_lo, like(e, x, ERFC_FIRST_LO))
+    top_lo = e.fma(t_lo, horner(e, t, ERFC_SLOPE), top_lo)
     bottom = two_sum(e, like(e, x, 1.0), e.fadd(size, size))
     q, q_lo = pair_div(e, (top, top_lo), bottom)
     square, square_lo = two_prod(e, size, size)
@@ -121,3 +127,16 @@ def erfc(e: Emitter, x: Val) -> Val:
     value = e.select(e.fcmp("olt", x, like(e, x, 0.0)), mirrored, tail)
     near = e.fsub(like(e, x, 1.0), _near(e, x))
     return e.select(e.fcmp("olt", e.fabs(x), like(e, x, 0.4375)), near, value)
+
+
+def _erfc_narrow(e: Emitter, x: Val) -> Val:
+    """erfc of float32 in float64, with one quotient for t and 1 / (1 + 2|x|)."""
+    size = e.fpext(clamp(e, e.fabs(x), 0.0, ERFC_TOP[32]), F64)
+    one, centre = like(e, size, 1.0), like(e, size, ERFC_CENTRE[32])
+    above, double = e.fadd(size, centre), e.fma(size, like(e, size, 2.0), one)
+    inverse = e.fdiv(one, e.fmul(above, double))
+    t = e.fmul(e.fmul(e.fsub(size, centre), double), inverse)
+    power = exp2_mid(e, e.fmul(e.fmul(size, size), like(e, size, -LOG2_E)))
+    tail = e.fmul(e.fmul(poly(e, t, ERFC_MID), power), e.fmul(above, inverse))
+    mirrored = e.fsub(like(e, size, 2.0), tail)
+    return e.fptrunc(e.select(e.fcmp("olt", x, like(e, x, 0.0)), mirrored, tail), x.ty)

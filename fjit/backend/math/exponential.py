@@ -21,6 +21,7 @@ from fjit.backend.math.core import (
     power_of_two,
     round_scaled,
     scale,
+    scale_normal,
     two_prod,
 )
 
@@ -50,6 +51,11 @@ EXP2 = {
          0.0001540353045780392, 1.525273386267957e-05, 1.321543493489661e-06,
          1.0178047951695658e-07, 7.073842306612198e-09, 4.4572126962427927e-10),
 }
+# 2^r on |r| <= 1/2, for a float32 result
+EXP2_MID = (
+    0.9999999999595348, 0.6931471805350286, 0.24022651213692373, 0.05550410976105039,
+    0.00961802559259364, 0.0013333422647083518, 0.000154697347408328, 1.5316461574910607e-05,
+)
 # fmt: on
 EXP_RANGE = {32: (-104.0, 89.0), 64: (-746.0, 710.0)}
 EXP2_RANGE = {32: (-151.0, 129.0), 64: (-1076.0, 1025.0)}
@@ -107,6 +113,12 @@ def exp2(e: Emitter, x: Val) -> Val:
     p, p_lo = fast_two_sum(e, like(e, x, 1.0), e.fmul(r, like(e, x, LN2)))
     s = e.fma(e.fmul(r, r), poly(e, r, EXP2[bits]), p_lo)
     return scale(e, e.fadd(p, s), word)
+
+
+def exp2_mid(e: Emitter, x: Val) -> Val:
+    """2**x of float64 for a float32 result, to 2**-34, where 2**x is normal."""
+    word, n = round_scaled(e, x, 1.0)
+    return scale_normal(e, poly(e, e.fsub(x, n), EXP2_MID), word)
 
 
 def half_expm1(e: Emitter, x: Val) -> Pair:

@@ -32,6 +32,7 @@ from fjit.backend.math.core import (
     through_f64,
     two_prod,
 )
+from fjit.backend.math.exponential import exp2_mid
 from fjit.backend.math.logarithm import reduce_log
 
 # fmt: off
@@ -41,11 +42,6 @@ LOG2_MID = (
     0.28853719797592714, -0.24045173061841238, 0.20617763366531833, -0.18033590459105486,
     0.15876253435758703, -0.14276646517509783, 0.1444678702941053, -0.14443625448280342,
     0.07954851029926241,
-)
-# 2^r on |r| <= 1/2, for a float32 result
-EXP2_MID = (
-    0.9999999999595348, 0.6931471805350286, 0.24022651213692373, 0.05550410976105039,
-    0.00961802559259364, 0.0013333422647083518, 0.000154697347408328, 1.5316461574910607e-05,
 )
 # (log2((1 + s)/(1 - s)) / s - A - B s^2) / s^2 in s^2 on |s| <= 0.1716; B makes it small
 ATANH = (
@@ -129,9 +125,7 @@ def _narrow(e: Emitter, x: Val, y: Val) -> Val:
     """x**y of float32: log2 and exp2 in float64, good to 2**-34."""
     n, f, _ = reduce_log(e, e.fpext(e.fabs(x), F64), subnormal=False)
     p = e.fmul(e.fma(f, poly(e, f, LOG2_MID), n), e.fpext(y, F64))
-    word, rounded = round_scaled(e, p, 1.0)
-    power = scale_normal(e, poly(e, e.fsub(p, rounded), EXP2_MID), word)
-    return _patched(e, e.fptrunc(power, x.ty), x, y, p)
+    return _patched(e, e.fptrunc(exp2_mid(e, p), x.ty), x, y, p)
 
 
 # Cold path
