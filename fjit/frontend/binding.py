@@ -20,7 +20,7 @@ import numpy as np
 from fjit.errors import UnsupportedError
 from fjit.frontend import byteorder
 from fjit.frontend import numpy as area
-from fjit.frontend import special as _special  # registers the ufuncs of scipy.special
+from fjit.frontend import special as special
 from fjit.frontend.hooks import Hooks
 from fjit.frontend.numpy.creation import CREATION
 from fjit.frontend.operands import convert

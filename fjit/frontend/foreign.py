@@ -1,7 +1,7 @@
 """Functions beyond NumPy's supported ones: scipy.special's ufuncs, and what to write instead.
 
-Takes a function that was called on a traced array, gives its traced meaning or advice for the error.
-Invariant: scipy is never imported here; its ufuncs are known only if the user imported them.
+Takes a function that was called on a traced array, gives its traced meaning or advice for the
+error. Invariant: scipy is never imported here; its ufuncs are known only if the user did it.
 
     scipy.special.erf(x)      records      b = erf a
 """

@@ -19,7 +19,6 @@ from fjit.optimize import index as ix
 from fjit.optimize.index import Axis, Guard, Holds, Index, Indices, Lockstep
 from fjit.optimize.schedule import SHORT, Placed, Schedule, root_reads
 
-
 FEW, MANY = 4, 32
 """A plain kernel's innermost axis of at most FEW elements changes places with one of MANY."""
 
@@ -79,7 +78,7 @@ def _joined(
     return collapse(plan, accesses, positions)
 
 
-def _note_positions(eqn: Eqn, places: set[Indices], positions: Positions) -> None:
+def _note_positions(eqn: Eqn, places: demand.Places, positions: Positions) -> None:
     """Note axes whose position is itself needed: by iota as a value, by guards in conditions."""
     if eqn.primitive.family != "view":
         return

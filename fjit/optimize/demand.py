@@ -292,6 +292,8 @@ class Leaf(NamedTuple):
 
 Env = Mapping[Var, Eqn]
 """Producers of the values that may be computed in place."""
+Places = dict[Indices, None]
+"""The indices at which a value is computed, in the order in which they were met."""
 
 
 def sources(env: Env, atom: Atom, at: Indices) -> list[tuple[Atom, Indices, bool]]:
@@ -342,13 +344,13 @@ def in_bounds(read: Read) -> bool:
 
 def walk(
     env: Env, roots: list[tuple[Atom, Indices]], *, unguarded: bool = False
-) -> tuple[list[Leaf], dict[Var, set[Indices]]]:
+) -> tuple[list[Leaf], dict[Var, Places]]:
     """All leaves that elements of `roots` read, and the indices at which each value is computed.
 
     With `unguarded` only what is read whatever the guards say.
     """
     leaves: dict[tuple[Var, Indices], Leaf] = {}
-    computed: dict[Var, set[Indices]] = {}
+    computed: dict[Var, Places] = {}
     stack: list[tuple[Atom, Indices, bool]] = [(a, at, False) for a, at in roots]
     while stack:
         atom, at, guarded = stack.pop()
@@ -357,10 +359,10 @@ def walk(
         if atom not in env:
             leaves.setdefault((atom, at), Leaf(atom, at, guarded))
             continue
-        seen = computed.setdefault(atom, set())
+        seen = computed.setdefault(atom, {})
         if at in seen:
             continue
-        seen.add(at)
+        seen[at] = None
         for operand, indices, under in sources(env, atom, at):
             if not (unguarded and under):
                 stack.append((operand, indices, guarded or under))

@@ -24,7 +24,7 @@ from fjit.core.show import show
 from fjit.frontend.layout import k_order
 from fjit.optimize import cost, demand, store
 from fjit.optimize import index as ix
-from fjit.optimize.index import Holds, Indices
+from fjit.optimize.index import Holds
 from fjit.optimize.schedule import (
     Refusal,
     Root,
@@ -440,7 +440,7 @@ class Planner:
         return KernelPlan(eqn, group.schedule, {v: e for v, e in env.items() if v in computed})
 
 
-def _computed(env: dict[Var, Eqn], group: _Group) -> dict[Var, set[Indices]]:
+def _computed(env: dict[Var, Eqn], group: _Group) -> dict[Var, demand.Places]:
     reads = [r for q in group.schedule.placed for r in root_reads(q.root, q.at, q.guard)]
     return demand.walk(env, reads)[1]
 
