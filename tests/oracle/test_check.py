@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fjit import api
+from fjit import fused
 from fjit.backend import cpu
 from fjit.core import primitives as p
 from fjit.core.ir import Program
@@ -131,7 +131,7 @@ def test_a_wrong_elementary_function_is_caught(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_wrong_plan_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = api.plan
+    plan = fused.plan
 
     def wrong(*arguments: Any) -> Plan:
         made = plan(*arguments)
@@ -142,7 +142,7 @@ def test_a_wrong_plan_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     def list_of(made: Plan) -> list[Any]:
         return [made.program, made.kernels, made.decisions, made.layouts]
 
-    monkeypatch.setattr(api, "plan", wrong)
+    monkeypatch.setattr(fused, "plan", wrong)
     fails("fused interpreter: output 0", lambda x: (x + 1, x + 2), X)
 
 
@@ -157,21 +157,21 @@ def test_a_forgotten_write_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_result_that_lies_elsewhere_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    call = api.Fused.__call__
-    monkeypatch.setattr(api.Fused, "__call__", lambda self, *a: call(self, *a).copy())
+    call = fused.Fused.__call__
+    monkeypatch.setattr(fused.Fused, "__call__", lambda self, *a: call(self, *a).copy())
     fails("does not share memory with argument #0", lambda x: x[1:], X)
 
 
 def test_another_axis_order_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    call = api.Fused.__call__
-    monkeypatch.setattr(api.Fused, "__call__", lambda self, *a: np.asfortranarray(call(self, *a)))
+    call = fused.Fused.__call__
+    monkeypatch.setattr(fused.Fused, "__call__", lambda self, *a: np.asfortranarray(call(self, *a)))
     fails("has strides", lambda x: x + 1, np.ones((2, 3)))
 
 
 def test_a_second_call_that_differs_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    call, count = api.Fused.__call__, iter(range(99))
+    call, count = fused.Fused.__call__, iter(range(99))
     monkeypatch.setattr(
-        api.Fused, "__call__", lambda self, *a: call(self, *a) + (next(count) % 2 > 0)
+        fused.Fused, "__call__", lambda self, *a: call(self, *a) + (next(count) % 2 > 0)
     )
     fails("second call", lambda x: x + 1, X)
 
