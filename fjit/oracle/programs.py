@@ -72,7 +72,7 @@ def build(choose: Choose) -> RandomProgram:
     writer = Writer(choose, values, scalars)
     for _ in range(MAX_STATEMENTS):
         choose.pick(STATEMENTS)(writer)
-        if not choose.integer(0, 9):  # asked each time, so that a statement in between can go
+        if not choose.integer(0, 15):  # asked each time, so that a statement in between can go
             break
     lines = [f"    {line}\n" for line in writer.lines]
     source = f"def program({', '.join(names)}):\n{''.join(lines)}    return {_returned(writer)}\n"

@@ -16,6 +16,7 @@ from fjit.oracle.writer import Writer
 
 Statement = Callable[[Writer], bool]
 Array = Any  # NumPy arrays and scalars
+SQUARE: Final = 60  # largest extent for results of its square
 
 ARITHMETIC: Final = ("{a} + {b}", "{a} * {b}", "{a} - {b}", "np.maximum({a}, {b})",
                      "np.minimum({a}, {b})", "{a} // {b}", "{a} % {b}", "{a} / {b}")  # fmt: skip
@@ -181,7 +182,7 @@ def join(w: Writer) -> bool:
         f"np.stack([{a}, {b}, {c}], axis={axis})",
         f"np.concatenate([{a}, {b} * 2, {c}], axis={axis})",
         f"np.hstack([{a}, {b}])",
-        f"np.outer({a}, {b})",
+        f"np.outer({a}, {b})" if value.size**2 <= w.limit else f"np.vstack([{a}, {b}])",
     )
     return w.let(w.choose.pick(forms)) is not None
 
@@ -302,7 +303,7 @@ def create(w: Writer) -> bool:
         f"np.ones_like({a})",
         f"np.arange({value.shape[-1]})",
         f"np.linspace(0, 1, {value.shape[0]})",
-        f"np.eye({value.shape[-1]})",
+        f"np.eye({value.shape[-1]})" if value.shape[-1] <= SQUARE else "np.eye(3, 5)",
     )
     made = w.let(w.choose.pick(forms))
     if made is None:
@@ -361,7 +362,7 @@ def loop(w: Writer) -> bool:
 
 def library(w: Writer) -> bool:
     """A sort or a matrix product."""
-    a = w.array(lambda v: v.ndim == 2 and _kind(v) != "b")
+    a = w.array(lambda v: v.ndim == 2 and _kind(v) != "b" and max(v.shape) <= SQUARE)
     if a is None:
         b = w.array(_has_axis)
         return b is not None and w.let(f"np.sort({b}, axis=-1)") is not None
