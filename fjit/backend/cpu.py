@@ -208,6 +208,9 @@ class _Phase(Frame):
             value = self._scalar_load(stmt, pointer, guard)
         else:
             ty = _raw(scalar.memory_type(stmt.dtype, self.lanes), stmt.swapped)
+            if guard is not None and guard.ty.lanes == 1 and vector is None:
+                # a masked load that masks all lanes off is slow where its page is not there
+                pointer, guard = em.select(guard, pointer, self.dummy), None
             mask = self._full_mask(guard)
             if vector is not None:
                 pointers = self._pointers(pointer, vector)

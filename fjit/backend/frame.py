@@ -48,7 +48,7 @@ class Frame:
         self._survey([loop])
         body: list[str] = []
         self.status = self._alloca(WORD)
-        self.dummy = self._alloca(Ty("i", 64), 8)
+        self.dummy = self._alloca(WORD, 64)
         em.lines = body
         self._set(self.status, em.const(WORD, 0))
         for stmt in self.nest.entry:

@@ -16,7 +16,7 @@ from fjit.core import primitives as p
 from fjit.core.ir import Eqn, Program, Sym, Var, literal
 from fjit.lower import order
 from fjit.lower.build import EMPTY_REDUCTION, EMPTY_SEARCH, I64, Memory, Writer
-from fjit.lower.collapse import collapsed
+from fjit.lower.collapse import collapsed, substitute, substitute_guard
 from fjit.lower.columns import Columns, Partials
 from fjit.lower.nest import (
     Advance,
@@ -35,6 +35,7 @@ from fjit.lower.nest import (
     Update,
     Value,
 )
+from fjit.lower.segments import cuts
 from fjit.lower.tiles import TILE_COLUMNS, TILE_ROWS, crosses
 from fjit.optimize import cost, demand
 from fjit.optimize import index as ix
@@ -74,7 +75,7 @@ class Assembler:
             for k, var in enumerate(program.outputs)
             if isinstance(var, Var)
         }
-        self.acc = 0
+        self.acc = self.parts = 0
         inner = self.plan.inner
         assert inner is not None
         self.inner: Axis = inner
@@ -299,14 +300,7 @@ class Assembler:
             if q.cls == "scan" and not plan.outer:
                 accs[q.root.var] = self._open(q)
         if here:
-            loop = self._loop(self.inner, "vector")
-            if any(order.is_float_sum(q) for q in here if q.cls in ("inner", "whole")):
-                loop.block = order.BLOCK
-            writer.open(loop, (loop.axis,))
-            writer.vector_axis = self.inner
-            self._body(here, accs, stage)
-            loop.unroll = self._unroll(loop, here)
-            writer.close(loop)
+            self._vector_loops(here, accs, stage)
         if any(q.cls == "filter" and _rows_kept(q, self.inner) for q in here):
             guard = writer.guard(here[0].guard)
             assert guard is not None
@@ -315,6 +309,38 @@ class Assembler:
             self._end(q, accs[q.root.var])
         if not (self.chunk_axis == self.inner and self.reductions):
             self._stores([q for q in plan.placed if q.stage == stage], "row")
+
+    def _vector_loops(self, here: list[Placed], accs: dict[Var, int], stage: int) -> None:
+        """The loop over I, in parts where conditions along it change."""
+        plan, axis = self.plan, self.inner
+        parts = [(0, axis.extent)]
+        if plan.stages == 1 and self.chunk_axis != axis:
+            parts = cuts(self.env, here, axis)
+        if len(parts) == 1:
+            self._vector_loop(here, accs, stage, axis)
+            return
+        for start, extent in parts:
+            self.parts += 1
+            part = Axis(max(a.number for a in (*plan.axes, axis)) + self.parts, extent)
+            names = {axis: ix.Index(start, ((part, 1),))}
+            moved = [
+                q._replace(at=substitute(q.at, names), guard=substitute_guard(q.guard, names))
+                for q in here
+            ]
+            self._vector_loop(moved, accs, stage, part)
+
+    def _vector_loop(
+        self, here: list[Placed], accs: dict[Var, int], stage: int, axis: Axis
+    ) -> None:
+        writer = self.writer
+        loop = self._loop(axis, "vector")
+        if any(order.is_float_sum(q) for q in here if q.cls in ("inner", "whole")):
+            loop.block = order.BLOCK
+        writer.open(loop, (loop.axis,))
+        writer.vector_axis = axis
+        self._body(here, accs, stage)
+        loop.unroll = self._unroll(loop, here)
+        writer.close(loop)
 
     def _unroll(self, loop: Loop, here: list[Placed]) -> int:
         size = len(loop.body)
@@ -362,7 +388,7 @@ class Assembler:
         writer, var = self.writer, q.root.var
         memory = self.outputs[var]
         size = var.aval.dtype.itemsize
-        address = writer.address(q.at, memory.strides, size, ("store", var))
+        address = writer.address(q.at, memory.strides, size, ("store", var, q.at))
         writer.store(self.out[var], address, value, var.aval.dtype)
 
     def _stores(self, placed: list[Placed], level: str) -> None:

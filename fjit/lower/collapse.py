@@ -66,7 +66,10 @@ def _joined(
     positions = Positions(set(), set())
     for q in plan.placed:
         leaves, computed = demand.walk(env, root_reads(q.root, q.at, q.guard))
+        cuttable = plan.stages == 1 and all(q.cls == "store" for q in plan.placed)
         for leaf in leaves:
+            if leaf.guarded and cuttable:
+                continue  # the loop is cut where the guard changes; see lower/segments.py
             if leaf.var not in results and not memory[leaf.var].scalar:
                 accesses.append((leaf.at, memory[leaf.var].strides))
         if q.root.var in outputs and q.root.eqn is None:

@@ -41,6 +41,14 @@ def is_float_sum(placed: Placed) -> bool:
     return eqn is not None and op_of(eqn) == "sum" and eqn.inputs[0].aval.dtype.kind == "f"
 
 
+def is_ordered(placed: Placed) -> bool:
+    """Whether the order of a reduction's terms shows in its result."""
+    eqn = placed.root.eqn
+    if eqn is None or op_of(eqn) not in ("sum", "prod"):
+        return False
+    return eqn.inputs[0].aval.dtype.kind == "f"
+
+
 def grouped(placed: Placed) -> bool:
     """Whether a column sum adds groups of rows in its own dtype, narrower than the total's."""
     eqn = placed.root.eqn
