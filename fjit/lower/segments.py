@@ -25,7 +25,7 @@ MOST_STATEMENTS: Final = 400
 
 
 def cuts(env: demand.Env, here: list[Placed], axis: Axis) -> list[tuple[int, int]]:
-    """Parts (start, extent) of `axis`; a single one where cutting is not possible or not worth it."""
+    """Parts (start, extent) of `axis`; a single one where a cut is not possible or worth it."""
     whole = [(0, axis.extent)]
     if axis.sym is not None or any(q.cls not in ("store", "inner", "whole") for q in here):
         return whole
