@@ -47,8 +47,8 @@ class Slice:
     def write(self, trace: Trace, base: Atom, value: Atom) -> Atom:
         if any(extent == 0 for extent in self.sizes):
             return base
-        if self.sizes == base.aval.shape and all(step == 1 for step in self.steps):
-            return value
+        if self.sizes == base.aval.shape:  # all of it, perhaps backwards
+            return value if all(step == 1 for step in self.steps) else self.read(trace, value)
         return trace.emit(p.update, base, value, starts=self.starts, steps=self.steps)
 
 

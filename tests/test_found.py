@@ -1,0 +1,91 @@
+"""Programs that random testing once found wrong, made small; each stays right."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fjit.testing import check
+
+
+def selected_twice(a: Any, mask: Any) -> Any:
+    kept = np.where(a[mask] > 3, a[mask], -1.5)
+    return np.sum(kept), kept
+
+
+def reversed_update(a: Any) -> Any:
+    b = a.copy()
+    b[-2:] = -1.5
+    return b[::-1].copy()
+
+
+def masked_update(a: Any) -> Any:
+    a[a == a] += 2
+    return a
+
+
+def gathered_twice(a: Any) -> Any:
+    rows = np.take(a, [0, 3, 2, -1], axis=0)
+    return np.concatenate([rows, rows])
+
+
+def scan_beside_its_filter(a: Any) -> Any:
+    kept = a[a > 1]
+    return np.cumsum(kept) + kept
+
+
+def whole_backwards(a: Any) -> Any:
+    mask = a > 1
+    mask[::-1] = a < 7
+    return mask
+
+
+def mean_of_one(a: Any) -> Any:
+    total = np.sum(a, axis=(0, 1), keepdims=True)
+    return np.mean(total[total > -3])
+
+
+ZERO_STRIDES = np.broadcast_to(np.arange(9, dtype="u1").reshape(1, 3, 3), (4, 3, 3))
+
+FOUND: dict[str, tuple[Any, ...]] = {
+    "scan of a converted filter": (lambda b: np.cumsum(b[b > 2]), np.arange(8, dtype="u1")),
+    "initial of an empty filter": (lambda a: np.max(a[a > 9], initial=1.0), np.ones(3)),
+    "gather at a reversed range": (lambda a: np.take(a, np.arange(17)[::-1]), np.arange(17)),
+    "filter and its count": (
+        lambda b: (np.count_nonzero(b[b > 1]), b[b > 1]),
+        np.arange(17, dtype="i4"),
+    ),
+    "filter and its sum": (selected_twice, np.ones((2, 3), "f4"), np.ones((2, 3), bool)),
+    "two passes over a scan": (lambda b: np.var(np.cumprod(b)), np.ones(17, "f4")),
+    "mean of nothing": (lambda a: np.mean(a[:, :0]), np.ones((4, 3))),
+    "scan of nothing": (
+        lambda a: np.cumsum(a[1:-1, ::-1, -1], axis=-1),
+        np.ones((2, 1, 5, 4)),
+    ),
+    "order of a broadcast operand": (
+        lambda a: np.square(np.broadcast_to(a, (2, 4))),
+        np.arange(4),
+    ),
+    "reversed update": (reversed_update, np.arange(5.0)),
+    "order of a result that is the argument": (lambda a: a | a, ZERO_STRIDES),
+    "order of a reduction with zero strides": (lambda a: a.sum(1), ZERO_STRIDES),
+    "order of a join with zero strides": (lambda a: np.stack([a, a], 2), ZERO_STRIDES),
+    "scan beside a reduction": (
+        lambda b: np.copysign(np.cumsum(b), np.exp(b - b.max())),
+        np.ones(2, "f4"),
+    ),
+    "filter of one element": (mean_of_one, np.ones((1, 2), "i8")),
+    "scan at any number of lanes": (lambda a: np.cumsum(np.tanh(a)), np.linspace(-2, 2, 37)),
+    "masked update, unfused": (masked_update, np.arange(4, dtype="i4")),
+    "gather under a join": (gathered_twice, np.ones((4, 7), "u4")),
+    "scan beside its filter": (scan_beside_its_filter, np.arange(34, dtype="i4").reshape(17, 2)),
+    "whole written backwards": (whole_backwards, np.arange(10, dtype="i1")),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_found(name: str) -> None:
+    function: Callable[..., Any]
+    function, *arguments = FOUND[name]
+    check(function, *arguments)
