@@ -1,8 +1,8 @@
 """fjit: plain NumPy functions, traced, fused and compiled without a change of meaning.
 
-    @fjit.fuse
-    def f(x, y):
-        return np.tanh(x) * y + 1
+@fjit.fuse
+def f(x, y):
+return np.tanh(x) * y + 1
 """
 
 import importlib

@@ -4,9 +4,7 @@ Takes nothing, gives exception classes. Invariant: the text says what was asked,
 user's file and line where one is known, and what to write instead.
 """
 
-from collections.abc import Callable
-
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 
 class FjitError(Exception):
@@ -14,7 +12,7 @@ class FjitError(Exception):
 
 
 RECORDERS: list[Callable[[BaseException], None]] = []
-"""Called with each Refusal that is made: a trace keeps the first, so that user code cannot hide it."""
+"""Called with each Refusal made: a trace keeps the first, so that user code cannot hide it."""
 
 
 class Refusal(FjitError):
@@ -68,7 +66,7 @@ class InternalError(FjitError):
 
 BRANCH_ADVICE = (
     "Write it without a branch: np.where(condition, a, b) or np.select(...) picks per element; "
-    "fjit.cond and fjit.while_loop take functions. Arguments that steer Python code can be named "
+    "sums and masks replace loops with a condition. Arguments that steer Python code can be named "
     "in static_argnames."
 )
 

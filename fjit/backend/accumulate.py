@@ -94,7 +94,7 @@ class Accumulator:
             self._fill(group, group_ty(self), 0.0)
 
     def _slot(self, copy: int, within: Val | None) -> Val:
-        """The register of unrolled copy `copy`, or the one that position `within` of a block has."""
+        """The register of unrolled copy `copy`, or that of position `within` of a block."""
         if not self.dynamic or within is None:
             return self.slots[copy % self.registers]
         em = self.em

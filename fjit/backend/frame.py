@@ -1,7 +1,8 @@
 """The frame of a phase's function: argument table, stack slots, loops, strips and masks.
 
 Takes loops of a nest, writes the control flow around their bodies; what a statement means is left
-to the subclass. Invariant: a vector loop's body is emitted for full vectors and, masked, for the rest.
+to the subclass. Invariant: a vector loop's body is emitted for full vectors and, masked, for the
+rest.
 
     vector i < n unroll 2      while i + 2W <= n: body(i); body(i + W)      while i < n: body masked
 """

@@ -217,7 +217,7 @@ def _gammaln(v: float) -> float:
 
 
 def _digamma(v: float) -> float:
-    """Reflection, then recurrence up to 20, then the asymptotic series (Abramowitz & Stegun 6.3)."""
+    """Reflection, recurrence up to 20, then the asymptotic series (Abramowitz & Stegun 6.3)."""
     if math.isnan(v) or v == -math.inf:
         return math.nan
     if v == 0:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from fjit.core import dtypes, meanings, rules
-from fjit.core.ir import Aval, Primitive
+from fjit.core.ir import Primitive
 from fjit.errors import InternalError
 
 Rule = Callable[..., Any]  # (*avals, **params) -> aval, or a tuple of avals for kernels

@@ -91,7 +91,7 @@ def _number(value: np.generic) -> str:
 
 
 def show(program: Program, *, sources: bool = False) -> str:
-    """The program as text; with `sources`, each equation is followed by the user's file and line."""
+    """The program as text; with `sources`, each equation is followed by its file and line."""
     return _Printer(sources).program(program, "")
 
 

@@ -35,8 +35,8 @@ for _module in pkgutil.iter_modules(area.__path__):
 byteorder.install()
 
 _FRESH: Final = (
-    "draws or reads a new value at every call, which a trace would freeze: use fjit.random with a "
-    "key, or pass the value as an argument"
+    "draws or reads a new value at every call, which a trace would freeze: compute it outside and "
+    "pass the value as an argument"
 )
 
 

@@ -105,9 +105,9 @@ def result_strides(shape: Shape, operands: list[tuple[Shape, Strides]]) -> Strid
     """Strides of a fresh elementwise result of `shape` in K-order of its operands."""
     ndim = len(shape)
     c = c_strides(shape)
-    if ndim < 2 or all(s == c for operand, s in operands if operand == shape):
-        if all(operand == shape or len(operand) < 2 for operand, _ in operands):
-            return c
+    plain = ndim < 2 or all(s == c for operand, s in operands if operand == shape)
+    if plain and all(operand == shape or len(operand) < 2 for operand, _ in operands):
+        return c
     padded = []
     for operand, strides in operands:
         lead = ndim - len(operand)

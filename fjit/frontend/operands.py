@@ -108,7 +108,7 @@ def common_dtype(operands: list[Operand]) -> DType:
 
 
 def cast(operand: Operand, dtype: DType) -> Atom:
-    """The operand's atom in `dtype`; a Python int out of range raises OverflowError as NumPy does."""
+    """The operand's atom in `dtype`; a Python int out of range is an OverflowError as in NumPy."""
     atom = operand.atom
     if operand.weak is int and dtype.kind in "iu":
         _check_range(operand, dtype)

@@ -197,8 +197,8 @@ class Tracer:
     dtype = property(lambda self: self.aval.dtype, doc="NumPy dtype.")
     ndim = property(lambda self: len(self.aval.shape), doc="Number of axes.")
     itemsize = property(lambda self: self.aval.dtype.itemsize, doc="Bytes per element.")
-    T = property(lambda self: FUNCTIONS[np.transpose](self), doc="Axes reversed, a view.")
-    mT = property(lambda self: FUNCTIONS[np.matrix_transpose](self), doc="Last two axes swapped.")
+    T = property(lambda self: FUNCTIONS[np.transpose](self), doc="Axes reversed, a view.")  # noqa: PLW0108 - found when used
+    mT = property(lambda self: FUNCTIONS[np.matrix_transpose](self), doc="Last two axes swapped.")  # noqa: PLW0108
     real = property(lambda self: self, doc="The array itself: complex dtypes come later.")
     base = property(lambda self: None, doc="None; views are tracked inside the trace.")
 

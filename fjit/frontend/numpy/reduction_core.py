@@ -113,9 +113,7 @@ def _factors(shape: Shape, axes: tuple[int, ...]) -> tuple[int, list[Sym]]:
     )
 
 
-def _emit(
-    reducer: Reducer, atom: Atom, axes: tuple[int, ...], *, checked: bool = True
-) -> Atom:
+def _emit(reducer: Reducer, atom: Atom, axes: tuple[int, ...], *, checked: bool = True) -> Atom:
     """The reduction of `atom` over `axes`; float16 sums and products run in float32.
 
     Unchecked, an extremum over a filter that keeps nothing is the identity.
