@@ -54,10 +54,6 @@ def implements(*numpy_functions: Any) -> Callable[[F], F]:
     return register
 
 
-def _ufunc(name: str) -> Function:
-    return lambda *operands, **keywords: UFUNCS[name](*operands, **keywords)
-
-
 def _operator(name: str, operand: Tracer) -> Function:
     if operand.weak is not None or name == "power":
         return OPERATORS.get(name) or UFUNCS[name]

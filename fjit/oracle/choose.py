@@ -29,6 +29,22 @@ class Choose:
         return self.integer(0, out_of - 1) == out_of - 1
 
 
+def scrambled(choose: Choose, seed: int) -> Choose:
+    """Choices moved around by a generator started at `seed`; as they are where it is 0.
+
+    Hypothesis repeats much of an earlier example; with another seed it becomes another one.
+    """
+    if not seed:
+        return choose
+    rng = random.Random(seed)
+
+    def integer(low: int, high: int) -> int:
+        span = high - low + 1
+        return low + (choose.integer(low, high) - low + rng.randrange(span)) % span
+
+    return Choose(integer)
+
+
 def seeded(seed: int) -> Choose:
     """Choices of a generator started at `seed`."""
     return Choose(random.Random(seed).randint)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from fjit.oracle.choose import Choose
+from fjit.oracle.choose import Choose, scrambled
 from fjit.oracle.memory import LAYOUTS, clone, lay_out
 from fjit.oracle.statements import STATEMENTS
 from fjit.oracle.strategies import DTYPES, choose_shape, choose_values, strategy
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 MAX_STATEMENTS: Final = 12
+ENDS: Final = (None, None)
+"""Among the statements to choose from: the end of the program."""
 SHOWN: Final = 64
 LARGE: Final = ((40_000,), (300, 130), (3, 17_000), (17_000, 3), (20, 30, 67))
 """Shapes that are worth a second thread."""
@@ -65,28 +67,31 @@ def compile_source(source: str) -> Callable[..., Any]:
 
 def build(choose: Choose) -> RandomProgram:
     """One program made of choices."""
-    arguments, shown = _arguments(choose)
+    seed = choose.integer(0, 2**32 - 1)
+    arguments, shown = _arguments(scrambled(choose, seed), seed)
     names = tuple("abcs"[k] if k < 3 else "s" for k in range(len(arguments)))
     scalars = tuple(n for n, v in zip(names, arguments, strict=True) if not hasattr(v, "dtype"))
     values = dict(zip(names, clone(arguments), strict=True))
     writer = Writer(choose, values, scalars)
-    for _ in range(MAX_STATEMENTS):
-        choose.pick(STATEMENTS)(writer)
-        if not choose.integer(0, 15):  # asked each time, so that a statement in between can go
+    choose.pick(STATEMENTS)(writer)
+    for _ in range(MAX_STATEMENTS - 1):
+        statement = choose.pick((*STATEMENTS, *ENDS))
+        if statement is None:
             break
+        statement(writer)
     lines = [f"    {line}\n" for line in writer.lines]
     source = f"def program({', '.join(names)}):\n{''.join(lines)}    return {_returned(writer)}\n"
     return RandomProgram(source, tuple(arguments), shown)
 
 
-def _arguments(choose: Choose) -> tuple[list[Any], tuple[str, ...]]:
+def _arguments(choose: Choose, seed: int) -> tuple[list[Any], tuple[str, ...]]:
     """One to three arrays of related shapes, and perhaps a Python number; and their texts."""
     shape = choose.pick(LARGE) if choose.chance(20) else choose_shape(choose)
     values: list[Any] = []
     shown = []
     for _ in range(choose.pick((2, 1, 3))):
         dtype, layout = choose.pick(DTYPES), choose.pick(PLACES)
-        array = lay_out(choose_values(choose, shape, dtype), layout)
+        array = lay_out(choose_values(choose, shape, dtype, seed + len(values)), layout)
         values.append(array)
         shown.append(_text(array, layout))
         shape = _related(choose, shape)

@@ -55,11 +55,13 @@ def choose_shape(choose: Choose) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def choose_values(choose: Choose, shape: tuple[int, ...], dtype: Any) -> Array:
+def choose_values(
+    choose: Choose, shape: tuple[int, ...], dtype: Any, seed: int | None = None
+) -> Array:
     """An array in C order: small numbers, spread ones, or spread ones with special values."""
     dtype = np.dtype(dtype)
     kind = choose.pick(VALUES)
-    rng = np.random.default_rng(choose.integer(0, 2**16))
+    rng = np.random.default_rng(choose.integer(0, 2**16) if seed is None else seed)
     if dtype.kind == "b":
         return rng.integers(0, 2, shape).astype(bool)
     if dtype.kind in "iu":
