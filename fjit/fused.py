@@ -27,7 +27,7 @@ from fjit.core import tree
 from fjit.core.interpreter import interpret
 from fjit.core.ir import Program, Var
 from fjit.core.trace import current
-from fjit.errors import FjitTypeError, FjitValueError, ReadOnlyError
+from fjit.errors import FjitTypeError, FjitValueError, ReadOnlyError, UnsupportedError
 from fjit.frontend.binding import hooks
 from fjit.frontend.function import Traced, input_aval, trace_function
 from fjit.frontend.guards import Guard, Reads
@@ -258,7 +258,9 @@ class Fused:
                 for dynamic, value in zip(call.dynamic, call.values, strict=True)
             ]
             args, keywords = tree.unflatten(call.spec, leaves)
-            return holder[0](*args, **keywords)
+            result = holder[0](*args, **keywords)
+            _refuse_changed_containers(call.spec, leaves, (args, keywords))
+            return result
 
         paths = [f"#{k}" for k in range(len(call.leaves))]
         return trace_function(run, call.leaves, paths, prepare), reads
@@ -414,6 +416,20 @@ def _kind(leaf: Any) -> tuple[Any, ...]:
     if isinstance(leaf, np.ndarray):
         return (leaf.dtype, leaf.shape, leaf.strides, leaf.flags.writeable, type(leaf))
     return (weak or aval.dtype, "scalar")
+
+
+def _refuse_changed_containers(
+    spec: optree.PyTreeSpec, leaves: list[Any], arguments: tuple[Any, ...]
+) -> None:
+    """The containers of the arguments are rebuilt for the trace: changes to them would be lost."""
+    after, now = tree.flatten(arguments)
+    if now == spec and all(a is b for a, b in zip(leaves, after, strict=True)):
+        return
+    raise UnsupportedError(
+        "the function assigns into a container that it was given (a list, dict or dataclass "
+        "argument), which a fused function does not do to its caller: return the new values, or "
+        "change the arrays themselves in place, as in p.x[...] = value"
+    )
 
 
 def _kind_of_array(value: Any) -> tuple[Any, ...]:

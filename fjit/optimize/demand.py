@@ -136,7 +136,7 @@ def _pad(eqn: Eqn, at: Indices) -> Source:
     operand, guard, indices = _operand(eqn), [], []
     for index, shift, extent in zip(at, low, operand.aval.shape, strict=True):
         inner = ix.affine(index, 1, -shift)
-        indices.append(inner)
+        indices.append(ZERO if extent == 1 else inner)
         if isinstance(extent, int):
             guard.append(ix.inside(inner, 0, extent))
     inside = Read(operand, tuple(indices))
@@ -167,7 +167,8 @@ def _concatenate(eqn: Eqn, at: Indices) -> Source:
         size = operand.aval.shape[axis]
         assert isinstance(size, int)
         inner = ix.affine(at[axis], 1, -start)
-        read = Read(operand, (*at[:axis], inner, *at[axis + 1 :]))
+        place = ZERO if size == 1 else inner  # the only one there is, whatever the guard says
+        read = Read(operand, (*at[:axis], place, *at[axis + 1 :]))
         if size:
             options.append(((ix.inside(inner, 0, size),), read))
         start += size
@@ -196,6 +197,8 @@ def _update(eqn: Eqn, at: Indices) -> Source:
         if stride > 1:
             guard.append(ix.inside(ix.remainder(offset, stride), 0, 1))
             offset = ix.quotient(offset, stride)
+        if extent == 1:
+            offset = ZERO
         indices.append(ix.affine(offset, -1, extent - 1) if step < 0 else offset)
     region = Read(value, tuple(indices))
     return _choice(((tuple(guard), region), ((), Read(base, at))))

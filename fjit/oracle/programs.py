@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 MAX_STATEMENTS: Final = 12
-ENDS: Final = (None, None)
+ENDS: Final = (None,)
 """Among the statements to choose from: the end of the program."""
 SHOWN: Final = 64
 LARGE: Final = ((40_000,), (300, 130), (3, 17_000), (17_000, 3), (20, 30, 67))
@@ -75,7 +75,7 @@ def build(choose: Choose) -> RandomProgram:
     writer = Writer(choose, values, scalars)
     choose.pick(STATEMENTS)(writer)
     for _ in range(MAX_STATEMENTS - 1):
-        statement = choose.pick((*STATEMENTS, *ENDS))
+        statement = choose.pick((*ENDS, *STATEMENTS))
         if statement is None:
             break
         statement(writer)
