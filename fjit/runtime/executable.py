@@ -459,7 +459,7 @@ class Executable:
             )
         if atom in self.results:
             whole = results[self.results.index(atom)]
-            return whole[tuple(slice(n) for n in shape)]
+            return whole[tuple(slice(n) for n in shape)] if shape else whole
         value = arguments[self.program.inputs.index(atom)]
         return np.asarray(value, dtype=atom.aval.dtype)
 
