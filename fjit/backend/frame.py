@@ -198,7 +198,7 @@ class Frame:
         em = self.em
         counter = self._alloca(WORD)
         self._set(counter, start)
-        if loop.unroll > 1:
+        if loop.unroll > 1 and self.mask is None:
             last = em.sub(stop, em.const(WORD, loop.unroll - 1))
             now, *labels = self._while(counter, last, loop.unroll)
             for copy in range(loop.unroll):
