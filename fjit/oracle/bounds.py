@@ -223,7 +223,8 @@ def _unknown(primitive: Primitive, operands: list[Bounded], params: dict[str, An
     if primitive in WIDEST:
         unknown = unknown | (slacks[0] > WIDEST[primitive])
     if primitive in (p.eq, p.ne):
-        gap = np.abs(operands[0].value - operands[1].value)
+        left, right = (o.value.astype(np.longdouble) for o in operands)
+        gap = np.abs(left - right)
         unknown = unknown | ((gap <= slacks[0] + slacks[1]) & (slacks[0] + slacks[1] > 0))
     if primitive is p.convert and params["dtype"].kind == "b":
         unknown = unknown | ((np.abs(operands[0].value) <= slacks[0]) & (slacks[0] > 0))

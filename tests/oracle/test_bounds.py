@@ -73,6 +73,8 @@ def test_rounding_that_decides_a_jump_allows_anything() -> None:
     assert compare.tolist() == [np.inf, 0]
     equal = slack(lambda x: np.exp(x) == np.exp(x), np.array([0.1, np.nan]))
     assert equal.tolist() == [np.inf, 0]
+    flags = slack(lambda x: (np.exp(x) > 1) == (x > 5), np.array([0.0, 0.3]))
+    assert flags.tolist() == [np.inf, 0]
     cast = slack(lambda x: np.exp(x).astype("i4"), np.array([0.0, 0.3]))
     assert cast.tolist() == [np.inf, 0]
     assert slack(lambda x: 1 / np.sin(x), np.array([0.0, 1.0])).tolist()[0] == np.inf
