@@ -28,6 +28,7 @@ from fjit.core.interpreter import interpret
 from fjit.core.ir import Program, Var
 from fjit.core.trace import current
 from fjit.errors import FjitTypeError, FjitValueError, ReadOnlyError, UnsupportedError
+from fjit.frontend import overlap
 from fjit.frontend.binding import hooks
 from fjit.frontend.function import Traced, input_aval, trace_function
 from fjit.frontend.guards import Guard, Reads
@@ -39,7 +40,7 @@ from fjit.optimize.pipeline import optimize
 from fjit.optimize.plan import Plan, plan
 from fjit.report import build, lowered
 from fjit.report.report import Report
-from fjit.runtime.executable import Executable, Options, clear_kernels
+from fjit.runtime.executable import Executable, Options, address_of, clear_kernels
 from fjit.runtime.host import host
 from fjit.runtime.outputs import result_of
 
@@ -106,6 +107,7 @@ class Fused:
         self._lock = threading.RLock()
         self._hits = self._misses = self._traces = self._compiles = 0
         self._seconds = 0.0
+        self._writes = False  # whether arguments are written, so that their overlap matters
         self._positions = _static_positions(function, choices.static_argnames)
         functools.update_wrapper(self, function)
 
@@ -154,7 +156,18 @@ class Fused:
             dynamic.append(True)
             traced.append(leaf)
             parts.append(_kind(leaf))
+        if len(traced) > 1:
+            self._note_sharing(traced, parts)
         return _Call(traced, (spec, tuple(parts)), spec, tuple(dynamic), leaves)
+
+    def _note_sharing(self, leaves: list[Any], parts: list[Any]) -> None:
+        """Add to the key which arrays are the same and, if that matters, how they overlap."""
+        first: dict[int, int] = {}
+        for number, leaf in enumerate(leaves):
+            if isinstance(leaf, np.ndarray) and first.setdefault(address_of(leaf), number) < number:
+                parts.append((number, first[address_of(leaf)]))
+        if self._writes:
+            parts.append(overlap.relations(leaves, overlap.groups(leaves)))
 
     def _static_leaves(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> list[bool]:
         flags: list[bool] = []
@@ -177,7 +190,7 @@ class Fused:
             if found is not None:
                 return found
             self._misses += 1
-            entry = self._make(call)
+            entry, call = self._make(call)
             if not entry.once:
                 self._entries.setdefault(call.key, []).insert(0, entry)
                 del self._entries[call.key][8:]
@@ -263,14 +276,20 @@ class Fused:
             return result
 
         paths = [f"#{k}" for k in range(len(call.leaves))]
-        return trace_function(run, call.leaves, paths, prepare), reads
+        sharing = overlap.groups(call.leaves) if self._writes else ()
+        places = [k for k, dynamic in enumerate(call.dynamic) if dynamic]
+        return trace_function(run, call.leaves, paths, prepare, sharing, places), reads
 
-    def _make(self, call: _Call, *, compile_code: bool = True) -> Entry:
+    def _make(self, call: _Call, *, compile_code: bool = True) -> tuple[Entry, _Call]:
         start = time.perf_counter()
         traced, reads = self._trace(call)
+        if traced.writes and not self._writes:
+            self._writes = True
+            if overlap.groups(call.leaves):
+                traced, reads = self._trace(call)
+            call = self._take_apart(*tree.unflatten(call.spec, call.values))
         _check_ranges(traced, call.leaves)
         self._traces += 1
-        _refuse_overlapping_writes(traced, call.leaves)
         program = optimize(traced.program)
         arguments = list(call.leaves)
         for position in range(len(arguments), len(program.inputs)):
@@ -282,7 +301,7 @@ class Fused:
             executable = Executable(planned, memory, self._options())
             self._compiles += executable.compiles
         self._seconds += time.perf_counter() - start
-        return Entry(
+        entry = Entry(
             traced,
             program,
             planned,
@@ -292,6 +311,7 @@ class Fused:
             memory,
             {k: _kind_of_array(c.array) for k, c in traced.captures.items()},
         )
+        return entry, call
 
     def _options(self) -> Options:
         choices = self.choices
@@ -319,7 +339,7 @@ class Fused:
         """
         call = self._take_apart(args, keywords)
         if not compile and not measure:
-            entry = self._make(call, compile_code=False)
+            entry = self._make(call, compile_code=False)[0]
             return build.report(self._stages(entry, args, keywords), compiled=False)
         entry, arguments = self._find(call, args, keywords)
         stages = self._stages(entry, args, keywords)
@@ -334,7 +354,7 @@ class Fused:
         Nothing runs; each text is made when it is asked for. See `Lowered`.
         """
         call = self._take_apart(args, keywords)
-        return self._stages(self._make(call, compile_code=False), args, keywords)
+        return self._stages(self._make(call, compile_code=False)[0], args, keywords)
 
     def _stages(
         self, entry: Entry, args: tuple[Any, ...], keywords: dict[str, Any]
@@ -445,21 +465,6 @@ def _check_ranges(traced: Traced, leaves: list[Any]) -> None:
         if not low <= leaves[position] <= high:
             dtype = np.min_scalar_type(low) if low else np.min_scalar_type(high)
             raise OverflowError(f"Python integer {leaves[position]} out of bounds for {dtype}")
-
-
-def _refuse_overlapping_writes(traced: Traced, leaves: list[Any]) -> None:
-    """A written argument must not overlap another one, whose later reads would miss the write."""
-    for position, _ in traced.writes:
-        if position >= len(leaves):
-            continue
-        for other, leaf in enumerate(leaves):
-            if other == position or not isinstance(leaf, np.ndarray):
-                continue
-            if np.may_share_memory(leaves[position], leaf):
-                raise FjitValueError(
-                    f"argument #{position} is written and shares memory with argument #{other}: "
-                    "pass copies, or pass the shared array once and slice it inside"
-                )
 
 
 def _memory(value: Any) -> Memory:

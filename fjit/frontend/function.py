@@ -21,7 +21,7 @@ from fjit.core import dtypes, tree
 from fjit.core.ir import Atom, Aval, Program
 from fjit.core.trace import Trace, open_trace
 from fjit.errors import UnsupportedError, dtype_error
-from fjit.frontend import operands, views
+from fjit.frontend import operands, overlap, views
 from fjit.frontend.layout import axis_order
 from fjit.frontend.session import Buffer, Capture, Session, element_strides, open_session
 from fjit.frontend.tracer import Tracer
@@ -91,7 +91,7 @@ def make_argument(session: Session, value: Any, what: str) -> Tracer:
     buffer = session.add_input(aval, strides, value.flags.writeable if is_array else False)
     if is_array:
         buffer.swapped = not value.dtype.isnative
-        session.register_argument(value, buffer)
+        buffer = session.register_argument(value, buffer)
     return Tracer(session.trace, buffer, weak=weak, is_scalar=not is_array)
 
 
@@ -100,15 +100,20 @@ def trace_function(
     leaves: Sequence[Any],
     names: Sequence[str],
     prepare: Callable[[Session], None] = lambda session: None,
+    sharing: overlap.Groups = (),
+    places: Sequence[int] = (),
 ) -> Traced:
     """Trace `call`, which is given one traced value per leaf of the arguments.
 
     `names` describe the leaves in error messages. `prepare` sees the session when the arguments
-    are its inputs (rebinding, which adds captured arrays, hooks in there).
+    are its inputs (rebinding, which adds captured arrays, hooks in there). `sharing` are groups of
+    leaves that share memory, `places` the leaves' positions in the call (see overlap.share). One
+    array passed twice is one buffer in any case.
     """
     with open_trace() as trace, open_session(trace) as session:
         pairs = zip(leaves, names, strict=True)
         arguments = [make_argument(session, leaf, f"argument {name}") for leaf, name in pairs]
+        overlap.share(session, leaves, arguments, sharing, places)
         prepare(session)
         return _finish(trace, session, call(list(arguments)))
 
@@ -145,6 +150,9 @@ def _traced_result(leaf: Tracer, outputs: list[Atom]) -> Result:
     buffer: Buffer = leaf.buffer
     is_picked = any(isinstance(step, views.Pick) for step in leaf.steps)
     if buffer.argument is not None and not is_picked:
+        head = leaf.steps[0] if leaf.steps else None
+        if isinstance(head, overlap.Strided):
+            return Result(argument=head.leaf, steps=leaf.steps[1:])
         return Result(
             argument=buffer.argument, steps=leaf.steps, is_scalar=leaf.is_scalar, weak=leaf.weak
         )

@@ -61,6 +61,7 @@ class Session:
     constants: dict[Atom, np.ndarray[Any, Any]] = field(default_factory=dict)
     """Arrays written as lists in the function: their contents are known while tracing."""
     _by_id: dict[int, Buffer] = field(default_factory=dict)
+    _arguments: dict[tuple[Any, ...], Buffer] = field(default_factory=dict)
 
     def add_input(self, aval: Aval, strides: Strides, writeable: bool) -> Buffer:
         """A buffer for the next program input."""
@@ -85,9 +86,15 @@ class Session:
         self._by_id[id(array)] = buffer
         return buffer
 
-    def register_argument(self, array: object, buffer: Buffer) -> None:
-        """Let later meetings of the same array object find the argument's buffer."""
-        self._by_id[id(array)] = buffer
+    def register_argument(self, array: np.ndarray[Any, Any], buffer: Buffer) -> Buffer:
+        """Let later meetings of the same array find the argument's buffer; gives the first one.
+
+        Two arrays are the same if they show the same memory in the same way.
+        """
+        place = (array.__array_interface__["data"][0], array.shape, array.strides, array.dtype)
+        first = self._arguments.setdefault(place, buffer) if array.size else buffer
+        self._by_id[id(array)] = first
+        return first
 
 
 def element_strides(array: np.ndarray[Any, Any]) -> Strides:

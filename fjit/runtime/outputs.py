@@ -68,7 +68,7 @@ def _view(array: Any, step: views.Step) -> Any:
         return array.reshape(step.shape)
     if isinstance(step, views.Diagonal):
         return array.diagonal(step.offset, step.axis1, step.axis2)
-    assert isinstance(step, views.Broadcast)
+    assert isinstance(step, views.Broadcast), step
     full = [1] * len(step.shape)
     for extent, axis in zip(array.shape, step.axes, strict=True):
         full[axis] = extent
