@@ -8,13 +8,22 @@ return np.tanh(x) * y + 1
 import importlib
 from typing import Any
 
+from fjit import errors
 from fjit.api import barrier, fuse, make_program
 from fjit.compare import explain
 from fjit.core.tree import register_dataclass
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "barrier", "explain", "fuse", "make_program", "register_dataclass"]
+__all__ = [
+    "__version__",
+    "barrier",
+    "errors",
+    "explain",
+    "fuse",
+    "make_program",
+    "register_dataclass",
+]
 
 _FACES = ("numpy", "special", "testing")
 

@@ -127,7 +127,7 @@ def make_program(function: Callable[..., Any]) -> Callable[..., Program]:
 
     def program(*args: Any, **keywords: Any) -> Program:
         call = fused._take_apart(args, keywords)
-        return optimize(fused._trace(call)[0].program)
+        return optimize(fused._trace(call, follow=False)[0].program)
 
     return program
 

@@ -15,7 +15,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from types import FunctionType, MethodType
 from typing import Any, Final, NamedTuple
@@ -27,14 +27,22 @@ from fjit.core import tree
 from fjit.core.interpreter import interpret
 from fjit.core.ir import Program, Var
 from fjit.core.trace import current
-from fjit.errors import FjitTypeError, FjitValueError, ReadOnlyError, UnsupportedError
+from fjit.errors import (
+    BRANCH_ADVICE,
+    BranchError,
+    FjitError,
+    FjitTypeError,
+    FjitValueError,
+    ReadOnlyError,
+    UnsupportedError,
+)
 from fjit.frontend import overlap
 from fjit.frontend.binding import hooks
 from fjit.frontend.function import Traced, input_aval, trace_function
 from fjit.frontend.guards import Guard, Reads
 from fjit.frontend.paths import Attr
 from fjit.frontend.rebind import Rebound, rebind
-from fjit.frontend.session import Session
+from fjit.frontend.session import Session, place_of
 from fjit.lower.build import Memory
 from fjit.optimize.pipeline import optimize
 from fjit.optimize.plan import Plan, plan
@@ -45,6 +53,7 @@ from fjit.runtime.host import host
 from fjit.runtime.outputs import result_of
 
 MAX_ENTRIES: Final = 256
+MAX_PATHS: Final = 8
 _STATIC: Final = (str, bytes, np.dtype, type, FunctionType, slice, Enum)
 
 
@@ -83,6 +92,27 @@ class _Call(NamedTuple):
     values: list[Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """The Python branches of a trace: a program for their conditions, and the values they had."""
+
+    program: Program
+    executable: Executable | None
+    values: tuple[bool | int, ...]
+
+    def hold(self, arguments: list[Any]) -> bool:
+        """Whether the arguments lead through the same branches."""
+        if self.executable is None:
+            found: Sequence[Any] = interpret(self.program, *arguments)
+        else:
+            try:
+                found = self.executable.run(arguments)[0]
+            except FjitError:  # an error on another path than these arguments take
+                return False
+        pairs = zip(found, self.values, strict=True)
+        return all(type(v)(a.reshape(())[()]) == v for a, v in pairs)
+
+
 @dataclass(slots=True, eq=False)
 class Entry:
     """One trace with its guards, compiled for one kind of arguments."""
@@ -93,6 +123,7 @@ class Entry:
     executable: Executable | None
     guards: tuple[Guard, ...]
     once: bool
+    branches: Branches | None
     memory: tuple[Memory, ...]
     kinds: dict[int, tuple[Any, ...]]
 
@@ -192,8 +223,10 @@ class Fused:
             self._misses += 1
             entry, call = self._make(call)
             if not entry.once:
-                self._entries.setdefault(call.key, []).insert(0, entry)
-                del self._entries[call.key][8:]
+                known = self._entries.setdefault(call.key, [])
+                _check_paths(entry, known)
+                known.insert(0, entry)
+                del known[MAX_PATHS:]
                 self._entries.move_to_end(call.key)
                 while len(self._entries) > MAX_ENTRIES:
                     self._entries.popitem(last=False)
@@ -229,7 +262,20 @@ class Fused:
         for position in entry.traced.captures:
             if _kind_of_array(arguments[position]) != entry.kinds[position]:
                 return None
+        if not self._same_memory(entry, arguments, call):
+            return None
+        if entry.branches is not None and not entry.branches.hold(arguments):
+            return None
         return arguments
+
+    def _same_memory(self, entry: Entry, arguments: list[Any], call: _Call) -> bool:
+        """Whether captured arrays share memory with arguments just as they did in the trace."""
+        traced = entry.traced
+        for path, position in traced.aliases:
+            array = path.read(self.function, call.values)
+            if type(array) is not np.ndarray or place_of(array) != place_of(arguments[position]):
+                return False
+        return not _overlapping_captures(traced, arguments)
 
     def _all_arguments(self, entry: Entry, call: _Call) -> list[Any]:
         arguments = list(call.leaves)
@@ -255,7 +301,7 @@ class Fused:
         return tree.unflatten(entry.traced.result_tree, results)
 
     # ---- tracing and compiling --------------------------------------------------------------
-    def _trace(self, call: _Call) -> tuple[Traced, Reads]:
+    def _trace(self, call: _Call, *, follow: bool = True) -> tuple[Traced, Reads]:
         reads = Reads()
         holder: list[Rebound] = []
 
@@ -278,7 +324,7 @@ class Fused:
         paths = [f"#{k}" for k in range(len(call.leaves))]
         sharing = overlap.groups(call.leaves) if self._writes else ()
         places = [k for k, dynamic in enumerate(call.dynamic) if dynamic]
-        return trace_function(run, call.leaves, paths, prepare, sharing, places), reads
+        return trace_function(run, call.leaves, paths, prepare, sharing, places, follow), reads
 
     def _make(self, call: _Call, *, compile_code: bool = True) -> tuple[Entry, _Call]:
         start = time.perf_counter()
@@ -294,6 +340,11 @@ class Fused:
         arguments = list(call.leaves)
         for position in range(len(arguments), len(program.inputs)):
             arguments.append(traced.captures[position].array)
+        if _overlapping_captures(traced, arguments):
+            raise UnsupportedError(
+                "the function writes into an array that shares memory with another one, of which "
+                "one is an argument and one captured from outside: pass both as arguments"
+            )
         memory = tuple(_memory(a) for a in arguments)
         planned = _plan(program, traced, arguments, self.choices.fusion)
         executable = None
@@ -308,10 +359,26 @@ class Fused:
             executable,
             reads.guards(inputs=False),
             bool(reads.effects),
+            self._branches(traced, arguments, memory) if compile_code else None,
             memory,
             {k: _kind_of_array(c.array) for k, c in traced.captures.items()},
         )
         return entry, call
+
+    def _branches(
+        self, traced: Traced, arguments: list[Any], memory: tuple[Memory, ...]
+    ) -> Branches | None:
+        """The kernels that decide whether a later call takes the same Python branches."""
+        if not traced.branches:
+            return None
+        atoms = tuple(b.atom for b in traced.branches)
+        program = optimize(Program(traced.program.inputs, traced.program.eqns, atoms))
+        planned = _plan(program, replace(traced, results=(), writes=()), arguments, "auto")
+        executable = None
+        if self.choices.target != "interpreter":
+            executable = Executable(planned, memory, self._options())
+            self._compiles += executable.compiles
+        return Branches(program, executable, tuple(b.value for b in traced.branches))
 
     def _options(self) -> Options:
         choices = self.choices
@@ -436,6 +503,28 @@ def _kind(leaf: Any) -> tuple[Any, ...]:
     if isinstance(leaf, np.ndarray):
         return (leaf.dtype, leaf.shape, leaf.strides, leaf.flags.writeable, type(leaf))
     return (weak or aval.dtype, "scalar")
+
+
+def _overlapping_captures(traced: Traced, arguments: list[Any]) -> bool:
+    """Whether a written array meets the memory of a captured one that the trace took as another."""
+    written = [position for position, _ in traced.writes]
+    captured = [k for k, c in traced.captures.items() if not isinstance(c.path, overlap.Shared)]
+    if not written or not captured:
+        return False
+    arrays = [k for k, a in enumerate(arguments) if isinstance(a, np.ndarray)]
+    others = captured if not set(written) <= set(captured) else arrays
+    own = [k for k in written if k in arrays]
+    return overlap.meets(arguments, own, others)
+
+
+def _check_paths(entry: Entry, known: list[Entry]) -> None:
+    """Refuse the ninth way through the branches of one function for one kind of arguments."""
+    computed = [b for b in entry.traced.branches if b.atom not in entry.traced.program.inputs]
+    if computed and len(known) >= MAX_PATHS:
+        raise BranchError(
+            f"the branch at {computed[-1].where} led to {MAX_PATHS} different traces for one kind "
+            f"of arguments. {BRANCH_ADVICE}"
+        )
 
 
 def _refuse_changed_containers(

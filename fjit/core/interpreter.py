@@ -59,6 +59,19 @@ def _run(program: Program, arguments: list[Any], bound: Bound) -> tuple[Any, ...
     return tuple(read(a) for a in program.outputs)
 
 
+def needed(program: Program) -> Program:
+    """The program without the equations that its outputs do not depend on."""
+    wanted = {a for a in program.outputs if isinstance(a, Var)}
+    eqns: list[Eqn] = []
+    for eqn in reversed(program.eqns):
+        if wanted.isdisjoint(eqn.outputs):
+            continue
+        eqns.append(eqn)
+        wanted.update(a for a in eqn.inputs if isinstance(a, Var))
+        wanted.update(e.origin for v in eqn.outputs for e in v.aval.shape if isinstance(e, Sym))
+    return Program(program.inputs, tuple(reversed(eqns)), program.outputs)
+
+
 def interpret(program: Program, *arguments: Any) -> tuple[Any, ...]:
     """Run `program` on arrays; one array per output, each its own memory."""
     return tuple(np.array(a) for a in _run(program, list(arguments), {}))

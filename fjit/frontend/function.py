@@ -18,12 +18,21 @@ import numpy as np
 import optree
 
 from fjit.core import dtypes, tree
+from fjit.core.interpreter import interpret, needed
 from fjit.core.ir import Atom, Aval, Program
 from fjit.core.trace import Trace, open_trace
 from fjit.errors import UnsupportedError, dtype_error
 from fjit.frontend import operands, overlap, views
 from fjit.frontend.layout import axis_order
-from fjit.frontend.session import Buffer, Capture, Session, element_strides, open_session
+from fjit.frontend.paths import Path
+from fjit.frontend.session import (
+    Branch,
+    Buffer,
+    Capture,
+    Session,
+    element_strides,
+    open_session,
+)
 from fjit.frontend.tracer import Tracer
 
 
@@ -50,7 +59,9 @@ class Traced:
     """A traced function: see the module's docstring.
 
     `writes` pairs an input position with the program output that holds its new contents;
-    `int_ranges` are the ranges that Python int arguments (by input position) must stay in.
+    `int_ranges` are the ranges that Python int arguments (by input position) must stay in,
+    `branches` the decisions on traced scalars that the trace is valid for, `aliases` the captured
+    arrays that are arguments as well (by input position).
     """
 
     program: Program
@@ -59,6 +70,8 @@ class Traced:
     result_tree: optree.PyTreeSpec
     writes: tuple[tuple[int, int], ...]
     int_ranges: tuple[tuple[int, int, int], ...]
+    branches: tuple[Branch, ...] = ()
+    aliases: tuple[tuple[Path, int], ...] = ()
 
 
 def input_aval(value: Any, what: str) -> tuple[Aval, type | None]:
@@ -102,17 +115,21 @@ def trace_function(
     prepare: Callable[[Session], None] = lambda session: None,
     sharing: overlap.Groups = (),
     places: Sequence[int] = (),
+    follow: bool = False,
 ) -> Traced:
     """Trace `call`, which is given one traced value per leaf of the arguments.
 
     `names` describe the leaves in error messages. `prepare` sees the session when the arguments
     are its inputs (rebinding, which adds captured arrays, hooks in there). `sharing` are groups of
     leaves that share memory, `places` the leaves' positions in the call (see overlap.share). One
-    array passed twice is one buffer in any case.
+    array passed twice is one buffer in any case. With `follow` Python branches on traced scalars
+    go the way of the leaves at hand.
     """
     with open_trace() as trace, open_session(trace) as session:
         pairs = zip(leaves, names, strict=True)
         arguments = [make_argument(session, leaf, f"argument {name}") for leaf, name in pairs]
+        if follow:
+            session.evaluate = lambda atom: _value(trace, session, leaves, atom)
         overlap.share(session, leaves, arguments, sharing, places)
         prepare(session)
         return _finish(trace, session, call(list(arguments)))
@@ -134,7 +151,17 @@ def _finish(trace: Trace, session: Session, result: Any) -> Traced:
         if var in positions
     )
     program = trace.program(tuple(outputs))
-    return Traced(program, dict(session.captures), results, spec, tuple(writes), ranges)
+    branches = tuple(session.branches)
+    captures = dict(session.captures)
+    aliases = tuple(session.aliases)
+    return Traced(program, captures, results, spec, tuple(writes), ranges, branches, aliases)
+
+
+def _value(trace: Trace, session: Session, leaves: Sequence[Any], atom: Atom) -> Any:
+    """The value of an atom for the arguments at hand, by the interpreter."""
+    arrays = [session.captures[k].array for k in range(len(leaves), len(session.inputs))]
+    (value,) = interpret(needed(trace.program((atom,))), *leaves, *arrays)
+    return value.reshape(())[()]
 
 
 def _result(session: Session, leaf: Any, outputs: list[Atom]) -> Result:

@@ -1,4 +1,4 @@
-"""Arguments that share memory: one buffer for all of them, so that a write through one is seen in all.
+"""Arguments that share memory: one buffer for all of them; a write through one is seen in all.
 
 Takes the arrays of a call, gives the groups that overlap and, in a trace, their views of one flat
 buffer. Only functions that write into an argument need it.
@@ -22,7 +22,7 @@ from fjit.core.trace import Trace
 from fjit.errors import UnsupportedError
 from fjit.frontend.layout import Strides
 from fjit.frontend.paths import Path
-from fjit.frontend.session import Session
+from fjit.frontend.session import Session, place_of
 from fjit.frontend.tracer import Tracer
 
 Array = np.ndarray[Any, Any]
@@ -47,11 +47,16 @@ def groups(leaves: Sequence[Any]) -> Groups:
         end = max(end, high)
     if len(current) > 1:
         found.append(tuple(sorted(current)))
-    return tuple(sorted(g for g in found if len({_place(leaves[k]) for k in g}) > 1))
+    return tuple(sorted(g for g in found if len({place_of(leaves[k]) for k in g}) > 1))
 
 
-def _place(array: Array) -> tuple[Any, ...]:
-    return array.__array_interface__["data"][0], array.shape, array.strides, array.dtype
+def meets(arrays: Sequence[Any], written: Sequence[int], others: Sequence[int]) -> bool:
+    """Whether the memory of a written array meets that of another one; both by position."""
+    for a in written:
+        for b in others:
+            if a != b and np.may_share_memory(arrays[a], arrays[b]):
+                return True
+    return False
 
 
 def relations(leaves: Sequence[Any], sharing: Groups) -> tuple[Any, ...]:
@@ -75,7 +80,7 @@ def flat(arrays: Sequence[Array]) -> Array:
     """All memory from the first to the last element of overlapping arrays, as one vector."""
     low = min(_bounds(a)[0] for a in arrays)
     high = max(_bounds(a)[1] for a in arrays)
-    memory = (ctypes.c_char * (high - low)).from_address(low)
+    memory: Any = (ctypes.c_char * (high - low)).from_address(low)
     return np.frombuffer(memory, arrays[0].dtype)
 
 

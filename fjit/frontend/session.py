@@ -49,17 +49,34 @@ class Capture:
     path: Path | None
 
 
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A decision that Python code took on a traced scalar: its value in this trace, and where."""
+
+    atom: Atom
+    value: bool | int
+    where: str
+
+
 @dataclass(slots=True)
 class Session:
-    """State of the function being traced."""
+    """State of the function being traced.
+
+    `aliases` pairs the path of a captured array with the input that is the same array.
+    With `evaluate` (the value of an atom for the arguments at hand) Python code may branch on
+    traced scalars; each such decision is one of `branches` and guards the trace.
+    """
 
     trace: Trace
     inputs: list[Buffer] = field(default_factory=list)
     captures: dict[int, Capture] = field(default_factory=dict)
     int_ranges: dict[Var, tuple[int, int]] = field(default_factory=dict)
+    branches: list[Branch] = field(default_factory=list)
+    evaluate: Callable[[Atom], Any] | None = None
     refusal: Callable[[BaseException], None] | None = None
     constants: dict[Atom, np.ndarray[Any, Any]] = field(default_factory=dict)
     """Arrays written as lists in the function: their contents are known while tracing."""
+    aliases: list[tuple[Path, int]] = field(default_factory=list)
     _by_id: dict[int, Buffer] = field(default_factory=dict)
     _arguments: dict[tuple[Any, ...], Buffer] = field(default_factory=dict)
 
@@ -75,8 +92,10 @@ class Session:
         path: Path | None = None,
     ) -> Buffer:
         """The buffer of an array met during the trace; the same object gives the same buffer."""
-        known = self._by_id.get(id(array))
+        known = self._by_id.get(id(array)) or self._arguments.get(place_of(array))
         if known is not None:
+            if path is not None and known.argument is not None:
+                self.aliases.append((path, known.argument))
             return known
         dtype = dtypes.canonical(array.dtype, "a captured array")
         strides = element_strides(array)
@@ -91,10 +110,14 @@ class Session:
 
         Two arrays are the same if they show the same memory in the same way.
         """
-        place = (array.__array_interface__["data"][0], array.shape, array.strides, array.dtype)
-        first = self._arguments.setdefault(place, buffer) if array.size else buffer
+        first = self._arguments.setdefault(place_of(array), buffer) if array.size else buffer
         self._by_id[id(array)] = first
         return first
+
+
+def place_of(array: np.ndarray[Any, Any]) -> tuple[Any, ...]:
+    """Which memory an array shows, and how."""
+    return array.__array_interface__["data"][0], array.shape, array.strides, array.dtype
 
 
 def element_strides(array: np.ndarray[Any, Any]) -> Strides:

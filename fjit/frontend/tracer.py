@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn, TypeVar
 import numpy as np
 
 from fjit.core import dtypes
-from fjit.core.ir import Atom, Aval, Shape, Sym
+from fjit.core.ir import Atom, Aval, Literal, Shape, Sym
 from fjit.core.trace import Trace, where
 from fjit.errors import (
     FjitTypeError,
@@ -28,7 +28,7 @@ from fjit.errors import (
 from fjit.frontend import views
 from fjit.frontend.foreign import foreign_ufunc, instead_of
 from fjit.frontend.layout import Strides, c_strides
-from fjit.frontend.session import Buffer, current, leaked
+from fjit.frontend.session import Branch, Buffer, current, leaked
 
 F = TypeVar("F", bound=Callable[..., Any])
 Function = Callable[..., Any]  # user-facing functions take and return anything NumPy does
@@ -275,10 +275,27 @@ class Tracer:
 
     # ---- Python's protocols ---------------------------------------------------------------
     def __bool__(self) -> bool:
-        raise branch_error("bool()", str(self.aval), where())
+        return bool(self._decided("bool()", bool))
+
+    def _decided(self, what: str, kind: type) -> Any:
+        """The value for the arguments at hand, which from now on guards the trace."""
+        atom = self.atom
+        session = current()
+        if session.evaluate is None or not self.aval.is_static or self.aval.bound != 1:
+            raise branch_error(what, str(self.aval), where())
+        if isinstance(atom, Literal):
+            return kind(atom.value)
+        for branch in session.branches:
+            if branch.atom is atom and type(branch.value) is kind:
+                return branch.value
+        value = kind(session.evaluate(atom))
+        session.branches.append(Branch(atom, value, where()))
+        return value
 
     def __index__(self) -> int:
-        raise branch_error("an index or integer", str(self.aval), where())
+        if self.dtype.kind not in "iu" or self.aval.shape:
+            raise FjitTypeError("only integer scalar arrays can be converted to a scalar index")
+        return int(self._decided("an index or integer", int))
 
     def __int__(self) -> int:
         raise branch_error("int()", str(self.aval), where())

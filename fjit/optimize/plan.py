@@ -234,7 +234,10 @@ class Planner:
         found = False
         for group in groups:
             own = {r.var for r in group.roots}
-            for var in self._reads(group):
+            named = [a for v in self._inside(group) for a in self.producers[v].inputs]
+            for var in dict.fromkeys((*self._reads(group), *named)):
+                if isinstance(var, Literal) or var in self.env:
+                    continue
                 if var in self.producers and var not in own and var not in self.stored:
                     self.stored[var] = None
                     found = True
@@ -422,11 +425,27 @@ class Planner:
         kernels.sort(key=lambda k: order[k.eqn])
         return Plan(program, tuple(kernels), tuple(self.decisions), layouts)
 
+    def _inside(self, group: _Group) -> dict[Var, None]:
+        """Values made in a group's kernel: computed ones, its own roots, and what they name.
+
+        An operand that no element of a result needs is named all the same.
+        """
+        stack = [*_computed(self.env_of(group), group)]
+        stack += [r.var for r in group.roots if r.eqn is not None]
+        inside: dict[Var, None] = {}
+        while stack:
+            var = stack.pop()
+            if var in inside:
+                continue
+            inside[var] = None
+            for atom in self.producers[var].inputs:
+                if isinstance(atom, Var) and atom in self.env:
+                    stack.append(atom)
+        return inside
+
     def _kernel(self, group: _Group) -> KernelPlan:
         env = self.env_of(group)
-        computed = _computed(env, group)
-        own = {r.var: r.eqn for r in group.roots if r.eqn is not None}
-        inside = dict.fromkeys((*computed, *own))
+        inside = self._inside(group)
         eqns = tuple(sorted((self.producers[v] for v in inside), key=lambda e: self.rank[e]))
         outputs = tuple(r.var for r in group.roots if r.eqn is None)
         made = {v for e in eqns for v in e.outputs}
@@ -437,7 +456,7 @@ class Planner:
                 inputs[atom] = None
         program = Program(tuple(inputs), eqns, outputs)
         eqn = Eqn(p.kernel, tuple(inputs), (("program", program),), outputs, eqns[-1].source)
-        return KernelPlan(eqn, group.schedule, {v: e for v, e in env.items() if v in computed})
+        return KernelPlan(eqn, group.schedule, {v: e for v, e in env.items() if v in inside})
 
 
 def _computed(env: dict[Var, Eqn], group: _Group) -> dict[Var, demand.Places]:
