@@ -166,7 +166,7 @@ class _Phase(Frame):
                 value = self._read(self.counters[int(term[1:])], WORD)
             else:
                 value = self.axes[term]
-                if term == self.vector and self.lanes > 1 and factor != n.UNIT:
+                if term == self.vector and self.lanes > 1 and factor not in (n.UNIT, n.BACK):
                     lane = em.iota(WORD.with_lanes(self.lanes))
                     vector = _plus(em, vector, self._times(lane, factor, itemsize))
             part = self._times(value, factor, itemsize)
@@ -180,12 +180,25 @@ class _Phase(Frame):
         em = self.em
         if isinstance(factor, n.Slot):
             return em.mul(value, _like(em, self.slot(factor), value))
-        if factor == n.UNIT:
-            return value if itemsize == 1 else em.mul(value, em.const(value.ty, itemsize))
+        if factor in (n.UNIT, n.BACK):
+            size = itemsize if factor == n.UNIT else -itemsize
+            return value if size == 1 else em.mul(value, em.const(value.ty, size))
         return value if factor == 1 else em.neg(value)
 
     def _is_contiguous(self, linear: n.Linear) -> bool:
-        return self.lanes > 1 and any(t == self.vector and f == n.UNIT for t, f in linear.terms)
+        units = (n.UNIT, n.BACK)
+        return self.lanes > 1 and any(t == self.vector and f in units for t, f in linear.terms)
+
+    def _runs_back(self, linear: n.Linear) -> bool:
+        """Whether lanes lie one after the other in memory, the last one first."""
+        return self.lanes > 1 and any(t == self.vector and f == n.BACK for t, f in linear.terms)
+
+    def _reversed(self, value: Val) -> Val:
+        return self.em.shuffle(value, value, list(range(self.lanes))[::-1])
+
+    def _last_lane(self, pointer: Val, itemsize: int) -> Val:
+        """The address of the last lane, which comes first in memory."""
+        return self.em.gep(pointer, self.em.const(WORD, -(self.lanes - 1) * itemsize))
 
     def _full_mask(self, guard: Val | None) -> Val | None:
         """The tail's mask and the guard, as a vector; None where every lane is wanted."""
@@ -208,10 +221,13 @@ class _Phase(Frame):
             value = self._scalar_load(stmt, pointer, guard)
         else:
             ty = _raw(scalar.memory_type(stmt.dtype, self.lanes), stmt.swapped)
+            back = vector is None and self._runs_back(stmt.at)
+            pointer = self._last_lane(pointer, size) if back else pointer
             if guard is not None and guard.ty.lanes == 1 and vector is None:
                 # a masked load that masks all lanes off is slow where its page is not there
                 pointer, guard = em.select(guard, pointer, self.dummy), None
             mask = self._full_mask(guard)
+            mask = self._reversed(mask) if back and mask is not None else mask
             if vector is not None and mask is None and self._is_strided(stmt.at):
                 value = self._strided_load(ty, pointer, stmt.at, size)
             elif vector is not None:
@@ -222,6 +238,7 @@ class _Phase(Frame):
                 value = em.load(ty, pointer)
             else:
                 value = em.masked_load(ty, pointer, mask, _ones(em, ty))
+            value = self._reversed(value) if back else value
         self.values[stmt.out] = self._from_memory(value, stmt)
 
     def _pointers(self, pointer: Val, offsets: Val) -> Val:
@@ -277,6 +294,9 @@ class _Phase(Frame):
             value = em.splat(value, self.lanes)
         value = self._to_memory(value, stmt.dtype)
         mask = self._full_mask(guard)
+        if vector is None and self._runs_back(stmt.at):
+            pointer, value = self._last_lane(pointer, stmt.dtype.itemsize), self._reversed(value)
+            mask = None if mask is None else self._reversed(mask)
         if vector is not None:
             every = em.const(FLAG.with_lanes(self.lanes), 1)
             em.scatter(value, self._pointers(pointer, vector), mask or every)

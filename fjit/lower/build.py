@@ -16,6 +16,7 @@ import numpy as np
 from fjit.core import dtypes
 from fjit.core.ir import Atom, Literal, Sym, Var
 from fjit.lower.nest import (
+    BACK,
     UNIT,
     Buffer,
     Checked,
@@ -215,13 +216,13 @@ class Writer:
             const += index.const * stride
             for term, coef in index.terms:
                 totals[term] = totals.get(term, 0) + coef * stride
-        _merge_splits(totals)
+        const += _merge_splits(totals)
         terms: list[tuple[str, Slot | int]] = []
         for number, (term, total) in enumerate(totals.items()):
             if total == 0:
                 continue
-            if term == self.vector_axis and total == itemsize:
-                terms.append((self.term(term), UNIT))
+            if term == self.vector_axis and abs(total) == itemsize:
+                terms.append((self.term(term), UNIT if total > 0 else BACK))
             else:
                 terms.append((self.term(term), self.extent_slot((role, number), total)))
         return Linear(self.extent_slot((role, "offset"), const), tuple(terms))
@@ -375,8 +376,9 @@ def _safe(options: tuple[tuple[Guard, demand.Read], ...]) -> bool:
     return all(demand.in_bounds(read) for _, read in options[1:])
 
 
-def _merge_splits(totals: dict[ix.Term, int]) -> None:
-    """(x div n) * n*k + (x mod n) * k = x * k."""
+def _merge_splits(totals: dict[ix.Term, int]) -> int:
+    """(x div n) * n*k + (x mod n) * k = x * k, of whose constant part the value is given."""
+    const = 0
     for term in list(totals):
         if not isinstance(term, ix.Div):
             continue
@@ -384,8 +386,8 @@ def _merge_splits(totals: dict[ix.Term, int]) -> None:
         step = totals.get(rest)
         if step is None or totals[term] != step * term.by:
             continue
-        if term.inner.const:
-            continue
+        const += term.inner.const * step
         del totals[term], totals[rest]
         for inner, coef in term.inner.terms:
             totals[inner] = totals.get(inner, 0) + coef * step
+    return const

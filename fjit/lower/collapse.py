@@ -68,8 +68,8 @@ def _joined(
         leaves, computed = demand.walk(env, root_reads(q.root, q.at, q.guard))
         cuttable = plan.stages == 1 and all(q.cls == "store" for q in plan.placed)
         for leaf in leaves:
-            if leaf.guarded and cuttable:
-                continue  # the loop is cut where the guard changes; see lower/segments.py
+            if leaf.guarded and cuttable and len(ix.axes_of(leaf.at)) < len(plan.axes):
+                continue  # an edge: the loop is cut around it, see lower/segments.py
             if leaf.var not in results and not memory[leaf.var].scalar:
                 accesses.append((leaf.at, memory[leaf.var].strides))
         if q.root.var in outputs and q.root.eqn is None:

@@ -22,6 +22,7 @@ import numpy as np
 
 from fjit.core import dtypes
 
+BACK = 2  # stride of one element backwards, known at compile time
 UNIT = 0  # stride of one element, known at compile time
 Value = int  # number of a value
 
@@ -38,7 +39,7 @@ class Slot(NamedTuple):
 class Linear(NamedTuple):
     """offset + sum(term * factor), in bytes for addresses, in elements for positions.
 
-    A term is a loop axis ("i3") or a value ("%5"); a factor is a slot, 1, -1 or UNIT (item size).
+    A term is a loop axis ("i3") or a value ("%5"); a factor is a slot, 1, -1, UNIT or BACK.
     """
 
     offset: Slot | None
@@ -46,7 +47,8 @@ class Linear(NamedTuple):
 
     def __str__(self) -> str:
         parts = [] if self.offset is None else [str(self.offset)]
-        parts += [f"{t}*{'unit' if f == UNIT else f}" for t, f in self.terms]
+        names = {UNIT: "unit", BACK: "-unit"}
+        parts += [f"{t}*{names.get(f, f)}" for t, f in self.terms]  # type: ignore[call-overload]
         return " + ".join(parts)
 
 

@@ -164,6 +164,7 @@ class Planner:
         self.rank = {e: k for k, e in enumerate(program.eqns)}
         self.decisions: list[Decision] = []
         self.kept: list[Decision] = []
+        self.costly: store.Stored = {}
         self.refused: dict[tuple[tuple[Root, ...], tuple[Root, ...]], Refusal] = {}
         self.stored: store.Stored = {}
         self.calls: dict[Var, list[Eqn]] = {}
@@ -186,6 +187,7 @@ class Planner:
             if found is None:
                 break
             value, times = found
+            self.costly[value] = None
             self.stored[value] = None
             self.kept.append(
                 Decision(
@@ -360,7 +362,10 @@ class Planner:
         if isinstance(result, Refusal):
             return result
         group = _Group(roots, result)
-        operations = len(_computed(self.env_of(group), group))
+        computed = _computed(self.env_of(group), group)
+        if any(len(computed.get(v, ())) > 1 for v in self.costly):
+            return Refusal("a value is read at several places, where computing it again costs more")
+        operations = len(computed)
         pointers = len(self._reads(group)) + sum(r.eqn is None for r in roots)
         if operations > MAX_OPERATIONS or pointers > MAX_POINTERS:
             return Refusal(f"{operations} operations, {pointers} pointers: over the cap")
