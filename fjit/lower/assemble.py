@@ -263,8 +263,9 @@ class Assembler:
             writer.open(loop, (loop.axis,))
         groups = self._groups(last)
         writer.open(groups, (groups.axis,))
-        rows = Loop(f"i{last.number}", writer.extent_slot(("extent", last), last.extent),
-                    "sequential")  # fmt: skip
+        cell = None if last.sym is None else writer.cell(last.sym)
+        extent = writer.extent_slot(("extent", last), last.extent)
+        rows = Loop(f"i{last.number}", extent, "sequential", cell=cell)
         self._part(rows, "group", order.GROUP)
         if interchange:
             rows.unroll = order.GROUP
@@ -419,13 +420,16 @@ class Assembler:
                 writer.place(Advance(0, guard), writer.depth)
             return
         strides = self.outputs[var].strides
-        rest = writer.address((ix.ZERO, *q.at[1:]), strides, dtype.itemsize, ("store", var))
-        row = writer.extent_slot(("row", var), strides[0])
-        at = Linear(rest.offset, (("c0", row), *rest.terms))
-        writer.store(self.out[var], at, value, dtype, guard)
+        packed = _packed_axis(var)
+        at = (*q.at[:packed], ix.ZERO, *q.at[packed + 1 :])
+        rest = writer.address(at, strides, dtype.itemsize, ("store", var))
+        row = writer.extent_slot(("row", var), strides[packed])
+        address = Linear(rest.offset, (("c0", row), *rest.terms))
+        writer.store(self.out[var], address, value, dtype, guard)
 
     def _count(self, filters: list[Placed], begin: bool) -> None:
-        sym = filters[0].root.var.aval.shape[0]
+        var = filters[0].root.var
+        sym = var.aval.shape[_packed_axis(var)]
         assert isinstance(sym, Sym)
         self.writer.place(Count(0, self.writer.cell(sym), begin), self.writer.depth)
 
@@ -579,6 +583,11 @@ class Assembler:
             return out
 
         writer.held[(var, at)] = load
+
+
+def _packed_axis(var: Var) -> int:
+    """The axis of a filter's result whose extent the filter decides."""
+    return next(k for k, e in enumerate(var.aval.shape) if isinstance(e, Sym))
 
 
 def _rows_kept(q: Placed, inner: Axis) -> bool:

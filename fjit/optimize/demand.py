@@ -20,6 +20,10 @@ from fjit.optimize import index as ix
 from fjit.optimize.index import ZERO, Gathered, Guard, Holds, Index, Indices, Inside, Lockstep
 
 
+class OutOfStepError(InternalError):
+    """A filter's result is asked for an element by its position, which only memory knows."""
+
+
 class Read(NamedTuple):
     """An element of a value."""
 
@@ -241,7 +245,7 @@ def _iota(eqn: Eqn, at: Indices) -> Source:
 def _compress(eqn: Eqn, at: Indices) -> Source:
     term = at[0].terms[0][0] if at[0].terms else None
     if not isinstance(term, Lockstep):
-        raise InternalError("compress read out of step with its mask")
+        raise OutOfStepError("compress read out of step with its mask")
     return Read(eqn.inputs[1], (*term.at, *at[1:]))
 
 

@@ -181,7 +181,7 @@ def filters(env: demand.Env, atom: Atom, symbols: set[Sym]) -> set[Sym] | Refusa
             stored |= mine
             continue
         if env[value].primitive is p.compress:
-            computed |= mine
+            computed.add(env[value].param("extent"))  # type: ignore[arg-type]
         stack.extend(env[value].inputs)
     if computed & stored:
         return Refusal("filtered values are read both from memory and at their mask's positions")
@@ -225,6 +225,13 @@ class _Draft:
 
 def schedule(env: demand.Env, roots: tuple[Root, ...], strides: Strides) -> Schedule | Refusal:
     """Loops shared by `roots`, or a Refusal. `strides` gives element strides of stored values."""
+    try:
+        return _schedule(env, roots, strides)
+    except demand.OutOfStepError:
+        return Refusal("a filter's result is read by position, so it must be in memory")
+
+
+def _schedule(env: demand.Env, roots: tuple[Root, ...], strides: Strides) -> Schedule | Refusal:
     space = _Space(env)
     drafts = []
     for root in roots:
@@ -312,13 +319,19 @@ def _classify(
             if producer is not None and leaf.at != producer.kept():
                 return Refusal(f"a result of {_name(producer)} is read at another row than its own")
     packs = any(d.packs for d in drafts)
-    loop_order = domain if packs else _order(drafts, reads, domain, strides)
+    loop_order = _packing_order(drafts, domain) if packs else _order(drafts, reads, domain, strides)
     scans = {_scanned(d) for d in drafts if d.root.kind == "cumulative"}
     used = set(domain) if packs else {a for d in drafts for a in d.reduced()} | scans
     inner = loop_order[-1] if loop_order else None
     outer = tuple(a for a in loop_order if a in used and a is not inner)
     rows = tuple(a for a in loop_order if a not in used and a is not inner)
     return _stages(drafts, results, reads, (rows, outer, inner))
+
+
+def _packing_order(drafts: list[_Draft], domain: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """The masks' axes in C order, then the others: rows are packed one after the other."""
+    masked = {a for d in drafts for c in d.guard if isinstance(c, Holds) for a in ix.axes_of(c.at)}
+    return (*[a for a in domain if a in masked], *[a for a in domain if a not in masked])
 
 
 def _name(draft: _Draft) -> str:

@@ -71,12 +71,24 @@ def _out_of_step(program: Program, producers: Producers, stored: Stored) -> Iter
                 needs = [a for a in (*eqn.inputs, var) if isinstance(a, Var)]
         elif eqn.primitive in OUT_OF_STEP or any(a in packed for a in moving):
             needs = moving
+        elif _keeps_filtered_rows(eqn):
+            needs = moving
         for atom in needs:
             packed[atom] = None
             yield atom
         behind = eqn.primitive in OUT_OF_STEP or eqn.primitive.family in CALLS or needs
         if not var.aval.is_static and (var in stored or (moving and behind)):
             packed[var] = None
+
+
+def _keeps_filtered_rows(eqn: Eqn) -> bool:
+    """Whether a filtered axis stays beside what the equation reduces or filters."""
+    if eqn.primitive.family == "reduction":
+        return not eqn.outputs[0].aval.is_static
+    if eqn.primitive is not p.compress:
+        return False
+    mask, operand = eqn.inputs
+    return any(not isinstance(e, int) for e in operand.aval.shape[mask.aval.ndim :])
 
 
 def in_step(producers: Producers, atom: Atom, mask: Atom) -> bool:

@@ -1,0 +1,59 @@
+"""Filters of rows and columns: every way to use what a mask keeps, against NumPy."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fjit.testing import check
+
+X = (np.arange(30) % 7 - 3.0).reshape(5, 6)
+ROWS, COLUMNS, NONE = X[:, 0] > 0, X[0] > 0, X[:, 0] > 99
+
+BY_ROWS: dict[str, Callable[[Any, Any], Any]] = {
+    "rows": lambda x, m: x[m],
+    "transposed": lambda x, m: x[m].T,
+    "row sums": lambda x, m: x[m].sum(1),
+    "row means": lambda x, m: x[m].mean(1),
+    "row maxima": lambda x, m: (x[m] * 2).max(1),
+    "column sums": lambda x, m: x[m].sum(0),
+    "centred": lambda x, m: x[m] - x[m].mean(0),
+    "times row sums": lambda x, m: x[m] * x[m].sum(1)[:, None],
+    "deviation": lambda x, m: x[m].std(),
+    "norms": lambda x, m: np.linalg.norm(x[m], axis=1),
+    "products": lambda x, m: x[m] @ x[m].T,
+    "clipped": lambda x, m: np.where(x[m] > 0, x[m], 0).sum(1),
+    "one column": lambda x, m: x[m][:, 2],
+    "part": lambda x, m: x[m, 1:3],
+    "beside all": lambda x, m: np.concatenate([x[m].sum(0), x.sum(0)]),
+    "filtered again": lambda x, m: x[m][x[m] > 0],
+    "by position": lambda x, m: x[np.nonzero(m)[0]],
+}
+
+
+@pytest.mark.parametrize("mask", [ROWS, NONE, ~NONE], ids=["some", "none", "all"])
+@pytest.mark.parametrize("name", BY_ROWS)
+def test_rows(name: str, mask: Any) -> None:
+    if name in ("centred", "deviation", "row maxima") and not mask.any():
+        pytest.skip("NumPy warns of means of nothing, and has no extremum of it")
+    check(BY_ROWS[name], X, mask)
+
+
+def test_the_first_of_the_rows() -> None:
+    check(lambda x, m: x[m][0], X, ROWS)
+
+
+@pytest.mark.parametrize("x", [X, np.asfortranarray(X), X[::-1]], ids=["C", "F", "reversed"])
+def test_columns(x: Any) -> None:
+    check(lambda x, m: x[:, m], x, COLUMNS)
+    check(lambda x, m: (x[:, m] + 1, x[:, m].sum(0), x[:, m].sum(1)), x, COLUMNS)
+
+
+def test_rows_then_columns() -> None:
+    check(lambda x, m, n: x[m][:, n], X, ROWS, COLUMNS)
+
+
+def test_elements() -> None:
+    check(lambda x: (x[x > 0].reshape(-1, 1) * 2, np.stack([x[x > 0], x[x > 0] ** 2])), X)
+    check(lambda x: np.nonzero(x > 0), X)
