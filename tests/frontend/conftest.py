@@ -21,6 +21,8 @@ from fjit.frontend.function import Result, Traced, trace_function
 for module in pkgutil.iter_modules(fjit.frontend.numpy.__path__):
     importlib.import_module(f"fjit.frontend.numpy.{module.name}")
 
+RAISED = (TypeError, ValueError, IndexError, OverflowError, ZeroDivisionError)
+
 
 def run_traced(f: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, Traced]:
     """What `f` returns, traced and interpreted; writes its arguments as `f` would."""
@@ -121,11 +123,8 @@ def same_as_numpy() -> Callable[..., Traced]:
             warnings.simplefilter("ignore")
             try:
                 want = f(*for_numpy)
-            except (TypeError, ValueError, IndexError, OverflowError) as error:
-                kind = next(
-                    k for k in (TypeError, ValueError, IndexError, OverflowError)
-                    if isinstance(error, k)
-                )  # fmt: skip
+            except RAISED as error:
+                kind = next(k for k in RAISED if isinstance(error, k))
                 with pytest.raises(kind):
                     run_traced(f, for_trace)
                 return None

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import fjit
 from fjit.frontend.tracer import FUNCTIONS
 from tests.frontend.conftest import run_traced
 
@@ -205,3 +206,26 @@ def test_random_indices(same_as_numpy: Any, data: st.DataObject, shape: Any, ord
     if masks and len([p for p in index if isinstance(p, np.ndarray | list)]) > 1:
         return  # a mask and another array fit only by the number of its true elements
     same_as_numpy(lambda a, *given: a[rebuild(given)], x, *arrays, layout=False)
+
+
+@pytest.mark.parametrize("made", ["list", "array"])
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "?", "u1"])
+def test_empty_indices(dtype: str, made: str) -> None:
+    def select(x: Any) -> Any:
+        return x[[] if made == "list" else np.array([], dtype)]
+
+    x = np.arange(3.0) if dtype != "?" or made == "list" else np.zeros(0)
+    try:
+        want = select(x)
+    except IndexError:
+        with pytest.raises(IndexError, match="must be of integer"):
+            fjit.fuse(select)(x)
+    else:
+        np.testing.assert_array_equal(fjit.fuse(select)(x), want)
+
+
+def test_positions_of_nonzero_are_columns(same_as_numpy: Any) -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    same_as_numpy(lambda a: [row.strides for row in np.nonzero(a)], x)
+    same_as_numpy(lambda a: [row.strides for row in np.nonzero(a[0])], x)
+    same_as_numpy(lambda a: [np.ravel(row) + row for row in np.nonzero(a)], x)

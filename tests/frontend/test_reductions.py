@@ -125,3 +125,13 @@ def test_symbolic_extents(dtype, same_as_numpy):
     same_as_numpy(lambda a: np.sum(a[a != a]), x)
     same_as_numpy(lambda a: np.mean(a[a != a]), x)
     same_as_numpy(lambda a: np.max(a[a != a]), x)
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "min", "max", "nansum", "nanmax"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_initial_that_the_dtype_may_not_hold(name, dtype, same_as_numpy):
+    f, x = getattr(np, name), array(dtype)[:2, 0, 0]
+    values = [np.inf, -np.inf, np.nan, -3.5, 2.5, 300, -1, 2**63, 2**70, True, np.int8(3)]
+    for value in values:
+        same_as_numpy(lambda a, v=value: f(a, initial=v), x, rtol=TOLERANCE.get(dtype, 1e-13))
+        same_as_numpy(lambda a, v=value: f(a[:0], initial=v), x)

@@ -91,3 +91,15 @@ def test_masked_writes(same_as_numpy):
         np.place(a[2], a[2] < 0, 4)
 
     same_as_numpy(masks, X)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i4", "u4", "i8", "u8", "f2", "f4", "?"])
+@pytest.mark.parametrize("value", [300, -1, -300, 2**40, 2**63, 2**64 - 1, 2**64, -(2**63) - 1])
+def test_an_int_that_the_other_dtype_cannot_hold_wraps(dtype, value, same_as_numpy):
+    x, mask = np.arange(3).astype(dtype), np.array([True, False, True])
+    same_as_numpy(lambda m, a: np.where(m, a, value), mask, x)
+    same_as_numpy(lambda m, a: np.where(m, value, a), mask, x)
+    same_as_numpy(lambda m, a: np.select([m], [a], value), mask, x)
+    same_as_numpy(lambda m, a: np.choose(m, [a, value]), mask, x)
+    if -(2**63) <= value < 2**63:
+        same_as_numpy(np.where, mask, x, value)

@@ -1,10 +1,13 @@
 """Shapes and axes agree with NumPy; views share memory with their base, copies do not."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+
+from tests.frontend.conftest import run_traced
 
 X = np.arange(24, dtype=np.float64).reshape(2, 3, 4)
 LAYOUTS = {
@@ -133,3 +136,17 @@ def test_small_and_empty(same_as_numpy: Any, shape: tuple[int, ...]) -> None:
     x = np.ones(shape)
     same_as_numpy(lambda a: (a.ravel(), a.T, np.flip(a), a.reshape(-1) if a.size else a), x)
     same_as_numpy(lambda a: (a[None], np.squeeze(a[..., None]), a.astype("i8")), x)
+
+
+@pytest.mark.parametrize("flipped", [(1, 1, 1), (1, -1, 1), (-1, 1, -1)])
+@pytest.mark.parametrize("repeated", [None, 0, 1, 2, 3])
+def test_ravel_in_order_of_memory(repeated, flipped, same_as_numpy):
+    x = np.arange(24).reshape(2, 3, 4)[tuple(slice(None, None, s) for s in flipped)]
+    for perm in itertools.permutations(range(3)):
+        y = x.transpose(perm)
+        if repeated is not None:
+            wide = (*y.shape[:repeated], 5, *y.shape[repeated:])
+            y = np.broadcast_to(np.expand_dims(y, repeated), wide)
+        for f in (lambda a: a.ravel("K"), lambda a: a.flatten("K"), lambda a: a[..., 0].ravel("K")):
+            got, _ = run_traced(f, (y,))
+            np.testing.assert_array_equal(got, f(y))

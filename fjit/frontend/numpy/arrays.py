@@ -96,6 +96,25 @@ def axis_of(axis: Any, ndim: int) -> int:
     return normalize_axis_index(static_int(axis, "axis"), ndim)
 
 
+def integer_axis(axis: Any, ndim: int) -> int:
+    """`axis_of` for functions whose axis must not be a bool; an array of rank 0 has one axis."""
+    return axis_of(no_bool(axis), max(ndim, 1))
+
+
+def with_axis(x: Tracer, axis: Any) -> tuple[Tracer, int]:
+    """The array, of at least one axis, and the position of `axis`, which must not be a bool."""
+    place = integer_axis(axis, x.ndim)
+    return (x if x.static_shape else expand_view(array(x.atom), (0,))), place
+
+
+def no_bool(axis: Any) -> Any:
+    """`axis` (several, too, or None) as given; raises FjitTypeError if it is or holds a bool."""
+    many = axis if isinstance(axis, (tuple, list)) else (axis,)
+    if any(isinstance(one, (bool, np.bool_)) for one in many):
+        raise FjitTypeError(f"an integer is required for the axis, at {where()}: it is {axis}")
+    return axis
+
+
 def axes_of(axes: Any, ndim: int, name: str = "axis") -> tuple[int, ...]:
     """One axis or several as distinct positions."""
     many = tuple(axes) if isinstance(axes, Iterable) else (axes,)

@@ -20,7 +20,14 @@ from fjit.errors import FjitTypeError, FjitValueError, unsupported_function
 from fjit.frontend import operands as ops
 from fjit.frontend.layout import iteration_order, ordered_strides
 from fjit.frontend.numpy import ufuncs
-from fjit.frontend.numpy.arrays import array, as_tracer, axis_of, order_strides
+from fjit.frontend.numpy.arrays import (
+    array,
+    as_tracer,
+    axis_of,
+    integer_axis,
+    no_bool,
+    order_strides,
+)
 from fjit.frontend.numpy.reduction_core import accumulation_dtype
 from fjit.frontend.numpy.ufunc_table import F16
 from fjit.frontend.session import current
@@ -46,9 +53,10 @@ def accumulate_ufunc(
             user_line(),
         )
     x = as_tracer(a)
+    (single,) = axis if isinstance(axis, tuple) and len(axis) == 1 else (axis,)
+    place = integer_axis(single, x.ndim)
     if not x.ndim:
         raise FjitTypeError(f"cannot accumulate on a scalar (at {user_line()})")
-    place = axis_of(axis, x.ndim)
     if name.startswith("logical"):
         wide = dtypes.BOOL
     elif dtype is not None:
@@ -81,7 +89,7 @@ def _running(ufunc: np.ufunc, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
     if axis is None or not x.ndim:
         x = FUNCTIONS[np.ravel](x)
         axis = 0 if axis is None else axis
-    return accumulate_ufunc(ufunc, x, axis, dtype, out)
+    return accumulate_ufunc(ufunc, x, integer_axis(axis, x.ndim), dtype, out)
 
 
 @implements(np.cumsum)
@@ -159,6 +167,7 @@ def _standard(
                 f"(at {user_line()})"
             )
         axis = 0
+    (axis,) = axis if isinstance(axis, tuple) and len(axis) == 1 else (axis,)
     result = accumulate_ufunc(ufunc, source, axis, dtype, None if include_initial else out)
     if not include_initial:
         return result
@@ -259,7 +268,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Any:
 def unwrap(p: Any, discont: Any = None, axis: Any = -1, *, period: Any = 2 * np.pi) -> Any:
     """See np.unwrap; the period is concrete."""
     phase = as_tracer(p)
-    place = axis_of(axis, phase.ndim)
+    place = axis_of(no_bool(axis), phase.ndim)
     steps = diff(phase, axis=place)
     limit = period / 2 if discont is None else discont
     dtype = ops.common_dtype([ops.lift(steps), ops.lift(period)])

@@ -16,9 +16,8 @@ import numpy as np
 from fjit.core import dtypes
 from fjit.core.trace import where as user_line
 from fjit.errors import FjitTypeError, FjitValueError
-from fjit.frontend.numpy.arrays import as_dtype, as_tracer
+from fjit.frontend.numpy.arrays import as_dtype, as_tracer, axes_of
 from fjit.frontend.numpy.cumulative import along
-from fjit.frontend.numpy.reduction_core import reduced_axes
 from fjit.frontend.tracer import FUNCTIONS, Tracer, implements
 
 INNER: Final = slice(1, -1)
@@ -28,9 +27,7 @@ INNER: Final = slice(1, -1)
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     """See np.gradient."""
     x = as_tracer(f)
-    axes = reduced_axes(axis, x.ndim) if axis is None or isinstance(axis, int) else tuple(
-        reduced_axes(k, x.ndim)[0] for k in axis
-    )  # fmt: skip
+    axes = tuple(range(x.ndim)) if axis is None else axes_of(axis, x.ndim)
     if edge_order > 2:
         raise FjitValueError(f"'edge_order' greater than 2 not supported (at {user_line()})")
     spacings = _spacings(varargs, x, axes)

@@ -140,7 +140,9 @@ def _classify(part: Any) -> Sequence[Any]:
         part = arrays.as_tracer(part)
     if isinstance(part, Tracer):
         contents = arrays.known(part)
-        return (_traced(part),) if contents is None else _static(contents)
+        if contents is not None and contents.dtype.kind in "biu":
+            return _static(contents)
+        return (_traced(part),)
     if isinstance(part, slice):
         return (part,)
     try:

@@ -23,7 +23,7 @@ from fjit.core.trace import where
 from fjit.errors import FjitTypeError, FjitValueError, ShapeError, shape_text
 from fjit.frontend.layout import join_order, ordered_strides
 from fjit.frontend.numpy import arrays
-from fjit.frontend.numpy.arrays import as_tracer, axis_of, static_int
+from fjit.frontend.numpy.arrays import as_tracer, axis_of, integer_axis, static_int
 from fjit.frontend.numpy.shaping import ravel, reshape
 from fjit.frontend.operands import broadcast_to, convert, store
 from fjit.frontend.session import current
@@ -70,7 +70,7 @@ def concatenate(
                 f"Cannot cast array data from {x.dtype!r} to {wanted!r} according to the rule "
                 f"'{casting}', at {where()}"
             )
-    return store(join(parts, axis_of(axis, parts[0].ndim), wanted), out, "unsafe")
+    return store(join(parts, integer_axis(axis, parts[0].ndim), wanted), out, "unsafe")
 
 
 def join(parts: Sequence[Tracer], axis: int, dtype: np.dtype[Any]) -> Tracer:
@@ -304,7 +304,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Tracer:
     x = as_tracer(a)
     if axis is None:
         x, axis = ravel(x), 0
-    axis = axis_of(axis, x.ndim)
+    x, axis = arrays.with_axis(x, axis)
     if not isinstance(repeats, (Tracer, np.ndarray, list, tuple)):
         return _repeat_each(x, static_int(repeats, "repeats"), axis)
     contents = arrays.known(repeats)

@@ -19,7 +19,7 @@ from fjit.core.ir import Atom, Shape
 from fjit.core.trace import where
 from fjit.errors import FjitTypeError, FjitValueError, ShapeError, shape_text
 from fjit.frontend.numpy import arrays
-from fjit.frontend.numpy.arrays import as_tracer, axes_of, axis_of, static_int
+from fjit.frontend.numpy.arrays import as_tracer, axes_of, axis_of, no_bool, static_int
 from fjit.frontend.numpy.shaping import ravel, reshape
 from fjit.frontend.operands import (
     broadcast_shapes,
@@ -265,7 +265,7 @@ def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1, **_: Any) ->
     x, y = as_tracer(x1), as_tracer(x2)
     if not x.static_shape or not y.static_shape:
         raise FjitValueError(f"vecdot: operands need at least one axis, at {where()}")
-    x = FUNCTIONS[np.moveaxis](x, axis, -1)
+    x = FUNCTIONS[np.moveaxis](x, no_bool(axis), -1)
     y = FUNCTIONS[np.moveaxis](y, axis, -1)
     if x.static_shape[-1] != y.static_shape[-1]:
         raise _not_aligned(x, y)

@@ -26,7 +26,7 @@ from fjit.core.trace import where as user_line
 from fjit.errors import FjitTypeError, FjitValueError, unsupported_function
 from fjit.frontend import operands as ops
 from fjit.frontend.layout import iteration_order, ordered_strides
-from fjit.frontend.numpy.arrays import as_tracer
+from fjit.frontend.numpy.arrays import as_tracer, assigned, no_bool
 from fjit.frontend.numpy.ufunc_table import F16
 from fjit.frontend.session import current
 from fjit.frontend.tracer import Tracer, extent_value, fresh
@@ -62,11 +62,19 @@ def reduced_axes(axis: Any, ndim: int) -> tuple[int, ...]:
     if type(axis) is int and -ndim <= axis < ndim:
         return (axis % ndim,)
     try:
-        return tuple(sorted(normalize_axis_tuple(axis, ndim)))
+        return tuple(sorted(normalize_axis_tuple(no_bool(axis), ndim)))
     except ValueError as error:
         if isinstance(error, np.exceptions.AxisError):
             raise
         raise FjitValueError(f"duplicate value in 'axis', at {user_line()}") from None
+
+
+def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    """The axes of a ufunc's reduction: those of `reduced_axes`; a number has an axis 0 as well."""
+    is_index = isinstance(axis, (int, np.integer)) and not isinstance(axis, bool)
+    if not ndim and is_index and axis in (0, -1):
+        return ()
+    return reduced_axes(axis, ndim)
 
 
 @lru_cache(maxsize=4096)
@@ -148,7 +156,7 @@ def reduce_ufunc(
             user_line(),
         )
     x = as_tracer(array)
-    axes = reduced_axes(axis, x.ndim)
+    axes = _axes(axis, x.ndim)
     if reducer.is_logical:
         accumulator = dtypes.BOOL
     elif dtype is not None and dtype is not NO_VALUE:
@@ -158,7 +166,7 @@ def reduce_ufunc(
     atom = ops.convert(x.atom, accumulator)
     first = None
     if initial is not NO_VALUE and initial is not None:
-        first = ops.convert(ops.lift(initial).atom, accumulator)
+        first = assigned(initial, accumulator)
     if where is not True and where is not NO_VALUE:
         atom = _masked(ufunc, atom, where, first, reducer)
     return finish(_reduced(ufunc, reducer, atom, axes, first), x, axes, bool(keepdims), out)

@@ -20,7 +20,7 @@ from fjit.core.trace import where as user_line
 from fjit.errors import FjitTypeError, FjitValueError
 from fjit.frontend import operands as ops
 from fjit.frontend.numpy import ufuncs
-from fjit.frontend.numpy.arrays import as_dtype, as_tracer
+from fjit.frontend.numpy.arrays import as_dtype, as_tracer, axes_of, no_bool
 from fjit.frontend.numpy.reduction_core import (
     NO_VALUE,
     count_of,
@@ -140,7 +140,7 @@ def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) 
 def _position(op: str, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
     x = as_tracer(a)
     if axis is not None:
-        axis = operator.index(axis)
+        axis = operator.index(no_bool(axis))
     axes = reduced_axes(axis, max(x.ndim, 1)) if axis is not None else reduced_axes(None, x.ndim)
     axes = axes if x.ndim else ()
     if any(x.static_shape[k] == 0 for k in axes):
@@ -295,8 +295,11 @@ def average(
 ) -> Any:
     """See np.average; a sum of weights that is zero gives NaN or inf, not ZeroDivisionError."""
     x = as_tracer(a)
+    axis = None if axis is None else axes_of(axis, x.ndim)
     if weights is None:
         result = mean(x, axis, keepdims=keepdims)
+        if 0 in result.static_shape:
+            raise ZeroDivisionError(f"division by zero (np.average at {user_line()})")
         if not returned:
             return result
         scale: Any = ufuncs.call(
@@ -310,6 +313,10 @@ def average(
         w = _fit_weights(w, x, axis)
     wide = dtypes.unify(x.dtype, w.dtype, *([] if x.dtype.kind == "f" else [dtypes.F64]))
     scale = reduce_ufunc(np.add, w, axis, wide, None, keepdims)
+    if 0 in w.static_shape and 0 not in scale.static_shape:
+        raise ZeroDivisionError(
+            f"Weights sum to zero, can't be normalized (np.average at {user_line()})"
+        )
     product = ufuncs.call("multiply", x, w, dtype=wide)
     result = ufuncs.call("divide", reduce_ufunc(np.add, product, axis, None, None, keepdims), scale)
     return (result, scale) if returned else result

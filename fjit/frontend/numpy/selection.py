@@ -48,11 +48,22 @@ def _selected(mask: Operand, chosen: Operand, other: Operand, dtype: np.dtype[An
     operands = [mask, chosen, other]
     shape = ops.broadcast_shapes(*[o.shape for o in operands])
     truth = ops.convert(mask.atom, dtypes.BOOL)
-    atoms = ops.align([truth, ops.cast(chosen, dtype), ops.cast(other, dtype)], shape)
+    atoms = ops.align([truth, _wrapped(chosen, dtype), _wrapped(other, dtype)], shape)
     atom = ops.broadcast_to(current().trace.emit(p.select, *atoms), shape)
     result = ops.finish(atom, operands)
     result.is_scalar = False
     return result
+
+
+def _wrapped(operand: Operand, dtype: np.dtype[Any]) -> Atom:
+    """The operand in `dtype`; a Python int is an int64 (uint64) first, so it wraps, as in NumPy."""
+    if operand.weak is not int or dtype.kind not in "iu":
+        return ops.cast(operand, dtype)
+    if operand.value is None:
+        return ops.convert(operand.atom, dtype)
+    if not -(2**63) <= operand.value < 2**64:
+        raise OverflowError(f"Python int too large to convert to C long (at {user_line()})")
+    return current().trace.literal(int(np.asarray(operand.value).astype(dtype)), dtype)
 
 
 @implements(np.select)
@@ -76,7 +87,7 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     dtype = ops.common_dtype(choices)
     shape = ops.broadcast_shapes(*[o.shape for o in (*masks, *choices)])
     trace = current().trace
-    atoms = ops.align([ops.cast(c, dtype) for c in choices], shape)
+    atoms = ops.align([_wrapped(c, dtype) for c in choices], shape)
     result = atoms.pop()
     for mask, choice in zip(reversed(masks), reversed(atoms), strict=True):
         (truth,) = ops.align([mask.atom], shape)
@@ -101,7 +112,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     dtype = ops.common_dtype(operands)
     shape = ops.broadcast_shapes(index.static_shape, *[o.shape for o in operands])
     trace = current().trace
-    atoms = ops.align([ops.cast(o, dtype) for o in operands], shape)
+    atoms = ops.align([_wrapped(o, dtype) for o in operands], shape)
     result = atoms[0]
     for k, choice in enumerate(atoms[1:], 1):
         (is_k,) = ops.align([ufuncs.call("equal", index, k).atom], shape)

@@ -17,9 +17,16 @@ from fjit.core.ir import Extent, Shape, Sym
 from fjit.core.rules import element_key
 from fjit.core.trace import where
 from fjit.errors import FjitTypeError, FjitValueError, ShapeError, shape_text
-from fjit.frontend.layout import axis_order, reshape_strides
+from fjit.frontend.layout import iteration_order, reshape_strides
 from fjit.frontend.numpy import arrays
-from fjit.frontend.numpy.arrays import as_tracer, axes_of, axis_of, static_int
+from fjit.frontend.numpy.arrays import (
+    as_tracer,
+    axes_of,
+    axis_of,
+    integer_axis,
+    no_bool,
+    static_int,
+)
 from fjit.frontend.operands import broadcast_shapes, convert
 from fjit.frontend.session import current
 from fjit.frontend.tracer import (
@@ -129,7 +136,8 @@ def ravel(a: Any, order: str = "C") -> Tracer:
     """See np.ravel: a view of a contiguous array, else a copy."""
     x = as_tracer(a)
     if order == "K":
-        return _ravel(arrays.transpose_view(x, axis_order(x.element_strides)))
+        order_of_memory = iteration_order(x.static_shape, x.element_strides)
+        return _ravel(arrays.transpose_view(x, order_of_memory))
     if _is_fortran(x, order):
         return _ravel(arrays.transpose_view(x, _reverse(x.ndim)))
     return _ravel(x)
@@ -239,6 +247,8 @@ def expand_dims(a: Any, axis: Any) -> Tracer:
     """See np.expand_dims."""
     x = as_tracer(a)
     many = axis if isinstance(axis, (tuple, list)) else (axis,)
+    if x.is_scalar:
+        x = arrays.array(x.atom)
     return arrays.expand_view(x, axes_of(many, x.ndim + len(many)))
 
 
@@ -249,7 +259,10 @@ def squeeze(a: Any, axis: Any = None) -> Tracer:
     shape = x.static_shape
     if axis is None:
         return arrays.drop_view(x, [k for k, e in enumerate(shape) if e == 1])
-    axes = axes_of(axis, x.ndim)
+    if not shape and not isinstance(axis, tuple):
+        integer_axis(axis, 0)
+        return x.view()  # type: ignore[no-any-return]
+    axes = axes_of(no_bool(axis), x.ndim)
     if any(shape[k] != 1 for k in axes):
         raise FjitValueError(
             "cannot select an axis to squeeze out which has size not equal to one, at "

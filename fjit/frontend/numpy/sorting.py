@@ -18,7 +18,13 @@ from fjit.core import primitives as p
 from fjit.core.trace import where
 from fjit.errors import FjitTypeError, FjitValueError, unsupported_function
 from fjit.frontend.numpy import arrays
-from fjit.frontend.numpy.arrays import as_tracer, axes_of, axis_of, static_int
+from fjit.frontend.numpy.arrays import (
+    as_tracer,
+    axes_of,
+    axis_of,
+    integer_axis,
+    static_int,
+)
 from fjit.frontend.numpy.joining import many
 from fjit.frontend.numpy.shaping import ravel, reshape
 from fjit.frontend.operands import store
@@ -50,6 +56,14 @@ def _sortable(a: Any, axis: int | None) -> tuple[Tracer, int]:
     return x, axis_of(axis, x.ndim)
 
 
+def _of_one_axis(a: Any, axis: Any) -> tuple[Tracer, int]:
+    """As `_sortable`, of functions whose axis must not be a bool; a number has one axis."""
+    x = as_tracer(a)
+    if axis is None or not x.ndim:
+        return ravel(x), 0 if axis is None else integer_axis(axis, 1)
+    return x, integer_axis(axis, x.ndim)
+
+
 @implements(np.sort)
 def sort(
     a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None
@@ -65,8 +79,7 @@ def argsort(
     a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None
 ) -> Tracer:
     """See np.argsort."""
-    x = as_tracer(a)
-    x, at = _sortable(a, axis if x.static_shape else None)
+    x, at = _of_one_axis(a, axis)
     atom = current().trace.emit(p.argsort, x.atom, axis=at, stable=_stable(kind, stable, order))
     return arrays.array(atom)
 
@@ -93,7 +106,7 @@ def argpartition(
     a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None
 ) -> Tracer:
     """See np.argpartition: fully sorted."""
-    x, at = _sortable(a, axis)
+    x, at = _of_one_axis(a, axis)
     _check_kth(kth, x.static_shape[at])
     return argsort(x, at)
 

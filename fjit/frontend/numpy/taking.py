@@ -61,7 +61,7 @@ def take(
     x = as_tracer(a)
     if axis is None:
         x, axis = ravel(x), 0
-    axis = axis_of(axis, x.ndim)
+    x, axis = arrays.with_axis(x, axis)
     extent = x.static_shape[axis]
     contents = _known(indices)
     if isinstance(extent, int) and mode == "raise" and contents is not None:
@@ -212,7 +212,8 @@ def nonzero(a: Any) -> tuple[Tracer, ...]:
             "Calling nonzero on 0d arrays is not allowed. Use np.atleast_1d(scalar).nonzero() "
             f"instead, at {where()}"
         )
-    return tuple(arrays.array(atom) for atom in mask_positions(as_mask(x)))
+    rows = mask_positions(as_mask(x))
+    return tuple(arrays.array(atom, (x.ndim,)) for atom in rows)  # NumPy's are columns of one array
 
 
 @implements(np.flatnonzero)
@@ -234,7 +235,7 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -
     x = as_tracer(a)
     if axis is None:
         x, axis = ravel(x), 0
-    axis = axis_of(axis, x.ndim)
+    x, axis = arrays.with_axis(x, axis)
     contents = arrays.known(condition)
     if contents is not None and contents.ndim == 1:
         kept = np.flatnonzero(contents)
