@@ -10,8 +10,8 @@ NumPy function does to traced values is registered in `UFUNCS` and `FUNCTIONS` b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import Any, Final, NoReturn, TypeVar
+from collections.abc import Iterator
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -28,30 +28,16 @@ from fjit.errors import (
 from fjit.frontend import views
 from fjit.frontend.foreign import foreign_ufunc, instead_of
 from fjit.frontend.layout import Strides, c_strides
+from fjit.frontend.methods import Methods
 from fjit.frontend.session import Branch, Buffer, current, leaked
-
-F = TypeVar("F", bound=Callable[..., Any])
-Function = Callable[..., Any]  # user-facing functions take and return anything NumPy does
-UFUNCS: Final[dict[str, Function]] = {}
-"""Ufunc name -> function(*operands, out=None, where=True, dtype=None, casting='same_kind', ...)."""
-OPERATORS: Final[dict[str, Function]] = {}
-"""Ufunc name -> what the operator means where it is not the ufunc: between Python numbers, `**`."""
-UFUNC_METHODS: Final[dict[str, Function]] = {}
-"""Method name (reduce, accumulate, outer, reduceat, at) -> function(ufunc, *operands, **keywords)."""  # noqa: E501
-FUNCTIONS: Final[dict[Any, Function]] = {}
-"""NumPy function object -> function with the same signature for traced operands."""
-
-
-def implements(*numpy_functions: Any) -> Callable[[F], F]:
-    """Register the decorated function as the traced meaning of NumPy functions."""
-
-    def register(function: F) -> F:
-        for numpy_function in numpy_functions:
-            assert numpy_function not in FUNCTIONS, numpy_function
-            FUNCTIONS[numpy_function] = function
-        return function
-
-    return register
+from fjit.frontend.tables import FUNCTIONS as FUNCTIONS
+from fjit.frontend.tables import GETITEM as GETITEM
+from fjit.frontend.tables import OPERATORS as OPERATORS
+from fjit.frontend.tables import SETITEM as SETITEM
+from fjit.frontend.tables import UFUNC_METHODS as UFUNC_METHODS
+from fjit.frontend.tables import UFUNCS as UFUNCS
+from fjit.frontend.tables import Function as Function
+from fjit.frontend.tables import implements as implements
 
 
 def _operator(name: str, operand: Tracer) -> Function:
@@ -90,17 +76,7 @@ def _unary(name: str) -> Function:
     return method
 
 
-def _method(function: Any) -> Function:
-    """An ndarray method that is the NumPy function with the array as first argument."""
-
-    def method(self: Tracer, *args: Any, **keywords: Any) -> Any:
-        return FUNCTIONS[function](self, *args, **keywords)
-
-    method.__name__ = getattr(function, "__name__", "method")
-    return method
-
-
-class Tracer:
+class Tracer(Methods):
     """A traced array, scalar or Python number.
 
     `weak` is float, int, bool or None: a Python number follows NEP 50's rules for Python scalars.
@@ -185,6 +161,10 @@ class Tracer:
             return shape
         return tuple(extent_value(self._trace, e) if isinstance(e, Sym) else e for e in shape)
 
+    @shape.setter
+    def shape(self, shape: Any) -> NoReturn:
+        raise unsupported_function("assigning x.shape", "use y = x.reshape(...)", where())
+
     @property
     def static_shape(self) -> Shape:
         """The shape with symbols as symbols."""
@@ -195,13 +175,26 @@ class Tracer:
     itemsize = property(lambda self: self.aval.dtype.itemsize, doc="Bytes per element.")
     T = property(lambda self: FUNCTIONS[np.transpose](self), doc="Axes reversed, a view.")  # noqa: PLW0108 - found when used
     mT = property(lambda self: FUNCTIONS[np.matrix_transpose](self), doc="Last two axes swapped.")  # noqa: PLW0108
-    real = property(lambda self: self, doc="The array itself: complex dtypes come later.")
+    device = property(lambda self: "cpu", doc="Where NumPy has its arrays.")
     base = property(lambda self: None, doc="None; views are tracked inside the trace.")
 
     @property
+    def real(self) -> Any:
+        """The array itself: complex dtypes come later."""
+        return self
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        self[...] = value
+
+    @property
     def imag(self) -> Any:
-        """Zeros of the array's shape."""
-        return FUNCTIONS[np.zeros_like](self)
+        """Zeros of the array's shape, read-only."""
+        if self.weak is not None:
+            return 0.0 if self.weak is float else 0
+        zeros = FUNCTIONS[np.zeros_like](self)
+        zeros.buffer.writeable = False
+        return zeros[()] if self.is_scalar else zeros
 
     @property
     def flat(self) -> Any:
@@ -407,60 +400,6 @@ class Tracer:
     def __round__(self, digits: int | None = None) -> Any:
         return FUNCTIONS[np.round](self, digits or 0)
 
-    # ---- ndarray methods ------------------------------------------------------------------
-    # fmt: off
-    all, any, argmax, argmin = _method(np.all), _method(np.any), _method(np.argmax), _method(np.argmin)  # noqa: E501
-    argsort, clip, compress = _method(np.argsort), _method(np.clip), None
-    conj = conjugate = _method(np.conjugate)
-    cumprod, cumsum = _method(np.cumprod), _method(np.cumsum)
-    diagonal, dot = _method(np.diagonal), _method(np.dot)
-    max, mean, min, nonzero = _method(np.max), _method(np.mean), _method(np.min), _method(np.nonzero)  # noqa: E501
-    prod, ravel, repeat = _method(np.prod), _method(np.ravel), _method(np.repeat)
-    round, searchsorted, squeeze = _method(np.round), _method(np.searchsorted), _method(np.squeeze)
-    std, sum, swapaxes, take = _method(np.std), _method(np.sum), _method(np.swapaxes), _method(np.take)  # noqa: E501
-    trace, var = _method(np.trace), _method(np.var)
-    # fmt: on
-
-    def copy(self, order: str = "C") -> Any:
-        """See ndarray.copy: C order, where np.copy keeps the layout."""
-        return FUNCTIONS[np.copy](self, order=order)
-
-    def compress(self, condition: Any, axis: int | None = None, out: Any = None) -> Any:  # type: ignore[no-redef]  # noqa: F811
-        """See np.compress."""
-        return FUNCTIONS[np.compress](condition, self, axis=axis, out=out)
-
-    def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
-               copy: bool = True) -> Any:  # fmt: skip
-        """See ndarray.astype."""
-        return FUNCTIONS[np.astype](self, dtype, copy=copy, order=order, casting=casting)
-
-    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
-        """See ndarray.reshape."""
-        target = shape[0] if len(shape) == 1 else shape
-        return FUNCTIONS[np.reshape](self, target, order=order, copy=copy)
-
-    def transpose(self, *axes: Any) -> Any:
-        """See ndarray.transpose."""
-        if not axes or axes == (None,):
-            return FUNCTIONS[np.transpose](self)
-        return FUNCTIONS[np.transpose](self, axes[0] if len(axes) == 1 else axes)
-
-    def flatten(self, order: str = "C") -> Any:
-        """See ndarray.flatten: always a copy."""
-        return FUNCTIONS[np.copy](FUNCTIONS[np.ravel](self, order=order))
-
-    def fill(self, value: Any) -> None:
-        """See ndarray.fill."""
-        self[...] = value
-
-    def sort(self, axis: int = -1, kind: Any = None, order: Any = None) -> None:
-        """See ndarray.sort: in place."""
-        self[...] = FUNCTIONS[np.sort](self, axis=axis, kind=kind, order=order)
-
-    def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
-        """See np.put."""
-        FUNCTIONS[np.put](self, indices, values, mode=mode)
-
 
 class Flat(Tracer):
     """`x.flat` of a traced array."""
@@ -470,11 +409,6 @@ class Flat(Tracer):
     def __getitem__(self, index: Any) -> Any:
         found = GETITEM[0](self, index)
         return found if found.is_scalar else from_atom(self._trace, found.atom)
-
-
-GETITEM: Final[list[Function]] = []
-SETITEM: Final[list[Function]] = []
-"""Indexing, registered by frontend/numpy/indexing.py."""
 
 
 def extent_value(trace: Trace, extent: Sym) -> Tracer:

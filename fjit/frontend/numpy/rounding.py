@@ -74,16 +74,22 @@ def isneginf(x: Any, out: Any = None) -> Any:
 # ---- real and imaginary parts of real arrays ----------------------------------------------------
 
 
-@implements(np.real, np.real_if_close)
-def real(val: Any, tol: Any = 100) -> Any:
+@implements(np.real)
+def real(val: Any) -> Any:
     """See np.real: the array itself."""
     return as_tracer(val)
+
+
+@implements(np.real_if_close)
+def real_if_close(a: Any, tol: Any = 100) -> Any:
+    """See np.real_if_close: the array itself, a number as an array."""
+    return FUNCTIONS[np.asanyarray](a)
 
 
 @implements(np.imag)
 def imag(val: Any) -> Any:
     """See np.imag: zeros."""
-    return FUNCTIONS[np.zeros_like](as_tracer(val))
+    return as_tracer(val).imag
 
 
 @implements(np.isreal)
