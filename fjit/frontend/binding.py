@@ -22,6 +22,7 @@ from fjit.frontend import byteorder
 from fjit.frontend import numpy as area
 from fjit.frontend import special as special
 from fjit.frontend.hooks import Hooks
+from fjit.frontend.numpy import brackets
 from fjit.frontend.numpy.creation import CREATION
 from fjit.frontend.operands import convert
 from fjit.frontend.paths import Path
@@ -62,6 +63,7 @@ def _builtins() -> dict[str, object]:
 @cache
 def _replacements() -> dict[int, object]:
     table: dict[int, object] = {id(f): traced for f, traced in CREATION.items()}
+    table |= {id(np.r_): brackets.R, id(np.c_): brackets.C}
     for name in ("float64", "float32", "int64", "int32", "uint8", "int8", "int16", "uint16",
                  "uint32", "uint64", "bool_"):  # fmt: skip
         kind = getattr(np, name)

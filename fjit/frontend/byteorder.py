@@ -17,14 +17,14 @@ from fjit.frontend.numpy import arrays
 from fjit.frontend.numpy.creation import CREATION, program_dtype
 from fjit.frontend.tracer import FUNCTIONS, GETITEM, Function, Tracer
 
-KEEPS: Final = (
+KEEPS: Final[tuple[Any, ...]] = (
     np.copy, np.zeros_like, np.ones_like, np.empty_like, np.full_like, np.take, np.repeat, np.pad,
     np.sort, np.ravel, np.reshape, np.roll, np.tile, np.compress, np.delete, np.insert, np.diag,
     np.triu, np.tril, np.partition, np.array, np.asarray, np.asanyarray, np.ascontiguousarray,
     np.asfortranarray,
 )  # fmt: skip
 """Functions whose result has the byte order of their first argument, unless `dtype` is given."""
-ASKED: Final = (
+ASKED: Final[tuple[Any, ...]] = (
     np.astype, np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray,
     np.zeros, np.ones, np.empty, np.full, np.zeros_like, np.ones_like, np.empty_like, np.full_like,
     np.arange, np.linspace, np.logspace, np.geomspace, np.eye, np.identity, np.tri, np.indices,

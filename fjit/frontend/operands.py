@@ -84,14 +84,15 @@ def array_of(value: Any) -> Any:
     """np.asarray for nested lists that may hold traced values."""
     if isinstance(value, (Tracer, np.ndarray)):
         return value
-    if isinstance(value, (list, tuple)) and _holds_tracer(value):
+    if isinstance(value, (list, tuple)) and holds_tracer(value):
         return FUNCTIONS[np.stack]([array_of(v) for v in value])
     return np.asarray(value)
 
 
-def _holds_tracer(value: Any) -> bool:
+def holds_tracer(value: Any) -> bool:
+    """Whether a value or an element of nested lists is traced."""
     if isinstance(value, (list, tuple)):
-        return any(_holds_tracer(v) for v in value)
+        return any(holds_tracer(v) for v in value)
     return isinstance(value, Tracer)
 
 

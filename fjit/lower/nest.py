@@ -47,8 +47,8 @@ class Linear(NamedTuple):
 
     def __str__(self) -> str:
         parts = [] if self.offset is None else [str(self.offset)]
-        names = {UNIT: "unit", BACK: "-unit"}
-        parts += [f"{t}*{names.get(f, f)}" for t, f in self.terms]  # type: ignore[call-overload]
+        names: dict[Slot | int, str] = {UNIT: "unit", BACK: "-unit"}
+        parts += [f"{t}*{names.get(f, f)}" for t, f in self.terms]
         return " + ".join(parts)
 
 

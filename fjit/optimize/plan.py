@@ -182,22 +182,25 @@ class Planner:
     def _choose_stored(self) -> None:
         unfused = self.fusion == "none"
         self.stored = store.required(self.program, self.producers, unfused=unfused)
+        if not unfused:
+            for value in store.crowded(self.program, self.producers, self.stored):
+                self._keep(value, "stored: it would be computed under many different guards", {})
         while not unfused:
             found = store.recomputed(self.program, self.producers, self.stored)
             if found is None:
                 break
             value, times = found
-            self.costly[value] = None
-            self.stored[value] = None
-            self.kept.append(
-                Decision(
-                    (_describe(self.producers[value]), "its uses"),
-                    False,
-                    "stored: computing it once costs less than at every use",
-                    {"times": times, "bytes": float(value.aval.nbytes)},
-                )
-            )
+            reason = "stored: computing it once costs less than at every use"
+            self._keep(value, reason, {"times": times})
         self._refresh()
+
+    def _keep(self, value: Var, reason: str, numbers: dict[str, float]) -> None:
+        """Store a value that could be computed in place."""
+        self.costly[value] = None
+        self.stored[value] = None
+        names = (_describe(self.producers[value]), "its uses")
+        numbers = {**numbers, "bytes": float(value.aval.nbytes)}
+        self.kept.append(Decision(names, False, reason, numbers))
 
     def _refresh(self) -> None:
         self.calls = {}

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fjit.core import primitives as p
-from fjit.core.ir import Atom, Eqn, Literal, Program, Var
+from fjit.core.ir import Atom, Aval, Eqn, Literal, Program, Var
 from fjit.optimize import cost, demand
 from fjit.optimize import index as ix
 from fjit.optimize.index import Axis, Indices
@@ -25,6 +25,9 @@ OUT_OF_STEP = frozenset(
     (p.argreduce, p.cumulate, p.gather, p.concat, p.pad, p.update, p.slice_, p.diagonal)
 )
 """Primitives that need a filtered operand in memory: they count or shift its positions."""
+
+MOST_GUARDS = 12
+"""Different guards under which one value may be computed in place."""
 
 Stored = dict[Var, None]
 """An ordered set of values."""
@@ -69,9 +72,11 @@ def _out_of_step(program: Program, producers: Producers, stored: Stored) -> Iter
         if eqn.primitive is p.expand:
             if eqn.inputs[1] in packed or not in_step(producers, eqn.inputs[1], eqn.inputs[0]):
                 needs = [a for a in (*eqn.inputs, var) if isinstance(a, Var)]
-        elif eqn.primitive in OUT_OF_STEP or any(a in packed for a in moving):
-            needs = moving
-        elif _keeps_filtered_rows(eqn):
+        elif (
+            eqn.primitive in OUT_OF_STEP
+            or any(a in packed for a in moving)
+            or _keeps_filtered_rows(eqn)
+        ):
             needs = moving
         for atom in needs:
             packed[atom] = None
@@ -111,6 +116,46 @@ def in_step(producers: Producers, atom: Atom, mask: Atom) -> bool:
             return False
         stack.extend(eqn.inputs)
     return True
+
+
+def crowded(program: Program, producers: Producers, stored: Stored) -> Stored:
+    """Values that would be computed under too many different guards, last ones first.
+
+    Every joined, padded or updated operand is computed under a guard of its own; where such views
+    follow one another, the guards multiply.
+    """
+    found: Stored = {}
+    plain: dict[Var, int] = {}
+    guarded: dict[Var, int] = {}
+    for eqn in reversed(program.eqns):
+        value = eqn.outputs[0]
+        contexts = max(plain.get(value, 1), 1) + guarded.get(value, 0)
+        if value in stored or eqn.primitive.family not in INLINE:
+            contexts = 1
+        elif contexts > MOST_GUARDS and value.aval.is_static:
+            found[value] = None
+            contexts = 1
+        for number, atom in enumerate(eqn.inputs):
+            if not isinstance(atom, Var) or atom not in producers:
+                continue
+            if _is_guarded(eqn, number):
+                guarded[atom] = guarded.get(atom, 0) + contexts
+            else:
+                plain[atom] = max(plain.get(atom, 0), contexts)
+    return found
+
+
+def _is_guarded(eqn: Eqn, number: int) -> bool:
+    """Whether an operand of a view is read only where a condition holds."""
+    operand, result = eqn.inputs[number].aval, eqn.outputs[0].aval
+    if eqn.primitive in (p.concat, p.pad):
+        return operand.ndim > 0 and _extent_changes(operand, result)
+    return (eqn.primitive is p.update and number == 1) or eqn.primitive is p.expand
+
+
+def _extent_changes(operand: Aval, result: Aval) -> bool:
+    pairs = zip(operand.shape, result.shape, strict=True)
+    return any(a != b and a != 1 for a, b in pairs)
 
 
 def axes_for(atom: Atom) -> Indices:

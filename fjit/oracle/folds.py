@@ -130,7 +130,8 @@ def _argreduce(value: Array, slack: Array, params: dict[str, Any]) -> Array:
     position = p.meaning(p.argreduce)(value, **params)[..., None]
     best = np.take_along_axis(flat, position, -1)
     both = loose + np.take_along_axis(loose, position, -1)
-    near = (np.abs(flat - best) <= both) & (both > 0)
+    apart = np.abs(flat - best) if value.dtype != bool else (flat != best).astype(float)
+    near = (apart <= both) & (both > 0)
     np.put_along_axis(near, position, False, -1)
     is_open = near.any(-1) | np.isinf(loose).any(-1)
     return np.where(is_open, np.inf, 0.0)
