@@ -48,6 +48,13 @@ def _checked(
         )
     if threads is not None and (type(threads) is not int or threads < 1):
         raise FjitValueError(f"threads={threads!r} is not known; good values: None or an int >= 1")
+    if not isinstance(static_argnames, (str, list, tuple, set, frozenset)) or not all(
+        isinstance(name, str) for name in static_argnames
+    ):
+        raise FjitValueError(
+            f"static_argnames={static_argnames!r} is not known; good values: the name of a "
+            "parameter, or a tuple of names"
+        )
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
     return Choices(target, names, fusion, threads, bool(cache))
 

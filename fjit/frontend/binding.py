@@ -8,11 +8,15 @@ are refused.
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 import random
+import secrets
 import time
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterator, Mapping
 from functools import cache
+from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
@@ -39,6 +43,19 @@ _FRESH: Final = (
     "draws or reads a new value at every call, which a trace would freeze: compute it outside and "
     "pass the value as an argument"
 )
+
+_OUTSIDE: Final = (
+    "reads or changes what lies outside of the program, which a trace would do once and freeze: do "
+    "it before the call, and pass the value as an argument"
+)
+_FRESH_NAMES: Final[dict[ModuleType, tuple[str, ...]]] = {
+    time: ("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns",
+           "process_time", "process_time_ns", "thread_time", "ctime", "localtime", "gmtime"),
+    random: tuple(name for name in random.__all__ if not name[0].isupper()),
+    os: ("urandom", "getrandom"),
+    secrets: ("randbelow", "randbits", "choice", "token_bytes", "token_hex", "token_urlsafe"),
+    uuid: ("uuid1", "uuid4"),
+}  # fmt: skip
 
 
 def is_traced(value: object) -> bool:
@@ -78,18 +95,27 @@ def _conversion(dtype: np.dtype[Any]) -> Any:
 
 @cache
 def _refused() -> dict[int, str]:
-    table: dict[int, str] = {}
+    table = {id(value): f"{name} {why}" for name, value, why in _sources()}
     for name in dir(np.random):
         value = getattr(np.random, name)
         if callable(value) and not name.startswith("_"):
             table[id(value)] = f"np.random.{name} {_FRESH}"
-    for module, names in ((time, ("time", "perf_counter", "monotonic", "process_time")),):
-        for name in names:
-            table[id(getattr(module, name))] = f"{module.__name__}.{name} {_FRESH}"
-    for name in ("random", "uniform", "gauss", "randint", "choice"):
-        table[id(getattr(random, name))] = f"random.{name} {_FRESH}"
-    table[id(input)] = f"input {_FRESH}"
     return table
+
+
+def _sources() -> Iterator[tuple[str, object, str]]:
+    """Names, values and reasons: what gives something else at another call."""
+    for module, names in _FRESH_NAMES.items():
+        for name in names:
+            if hasattr(module, name):
+                yield f"{module.__name__}.{name}", getattr(module, name), _FRESH
+    for name in ("environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"):
+        if hasattr(os, name):
+            yield f"os.{name}", getattr(os, name), _OUTSIDE
+    for name in ("load", "loadtxt", "genfromtxt", "fromfile", "memmap"):
+        yield f"np.{name}", getattr(np, name), _OUTSIDE
+    yield "input", input, _FRESH
+    yield "open", open, _OUTSIDE
 
 
 def hooks(session: Session, adapters: Mapping[type, Any]) -> Hooks:

@@ -86,6 +86,10 @@ def input_aval(value: Any, what: str) -> tuple[Aval, type | None]:
         return Aval((), operands.DEFAULTS[kind]), kind
     if isinstance(value, np.ma.MaskedArray):
         raise dtype_error("masked array", what)
+    if isinstance(value, np.matrix):
+        raise UnsupportedError(
+            f"{what} is a np.matrix, whose * is the matrix product: pass np.asarray(m) and write @"
+        )
     if isinstance(value, (np.ndarray, np.generic)):
         if value.dtype.fields is not None:
             raise dtype_error(value.dtype, what)

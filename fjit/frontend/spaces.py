@@ -137,11 +137,25 @@ class RecordingGlobals(dict[str, object]):
 
     def get(self, name: str, default: Any = None) -> Any:  # as dict.get is typed
         """Read a global through `globals().get`."""
-        return self[name] if name in self.real else default
+        return self[name] if name in self else default
 
     def __contains__(self, name: object) -> bool:
-        """Look in the real globals."""
-        return name in self.real
+        """Look in the real globals; the answer is guarded."""
+        found = name in self.real
+        if found:
+            self[cast(str, name)]
+        elif isinstance(name, str):
+            self.observer.reads.add(identity_guard(self.path(name), MISSING, what="is not there"))
+        return found
+
+    def _listed(self, *_: object) -> Any:  # stands for methods of several types
+        """Refuse what depends on all names at once."""
+        self.observer.refuse(
+            "a list of the names in globals() is not guarded, so a trace would freeze it; read the "
+            "names one by one, globals()[name], or pass the values as an argument"
+        )
+
+    __iter__ = __len__ = keys = values = items = copy = _listed
 
 
 @lru_cache(maxsize=1024)
@@ -205,6 +219,11 @@ def importer(observer: Observes) -> Callable[..., object]:
     return import_
 
 
+def _copied(names: Any) -> dict[str, object]:
+    """The local names of a frame, which at the level of a module are recording globals."""
+    return dict.copy(names) if isinstance(names, dict) else dict(names)
+
+
 def _runner(run: Callable[..., object]) -> Callable[..., object]:
     """Return an `eval` or `exec` that prepares the names of the code in recording globals."""
     mode = run.__name__
@@ -216,7 +235,7 @@ def _runner(run: Callable[..., object]) -> Callable[..., object]:
         space = frame.f_globals if globals is None else globals
         scope = locals
         if scope is None:
-            scope = dict(frame.f_locals) if globals is None else space
+            scope = _copied(frame.f_locals) if globals is None else space
         if isinstance(space, RecordingGlobals):
             if not isinstance(source, CodeType):
                 text = source.lstrip(b" \t" if isinstance(source, bytes) else " \t")

@@ -329,6 +329,14 @@ class Refused:
         value = getattr(self.real, name)
         return Refused(value, self.refuse) if callable(value) else value
 
+    def _refused(self, *_: object) -> Any:  # stands for methods of several types
+        """Refuse what is asked of a refused mapping, such as os.environ."""
+        self.refuse()
+
+    __getitem__ = __setitem__ = __delitem__ = __contains__ = __iter__ = __len__ = _refused
+    __bool__ = __eq__ = __or__ = __ror__ = _refused
+    __hash__ = object.__hash__
+
     def __instancecheck__(self, value: object) -> bool:
         """Let `isinstance` work with a refused class."""
         return isinstance(value, cast(type, self.real))

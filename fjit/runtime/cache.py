@@ -174,8 +174,12 @@ class DiskCache:
         except OSError as error:
             self._problem = f"{path} cannot be read: {error.strerror or error}"
             return None
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(descriptor)
+            self._problem = f"{path} is not a file"
+            return None
         with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
             if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
                 self._problem = f"{path} belongs to another user"
                 return None

@@ -186,3 +186,12 @@ def test_the_digest_of_the_sources_is_stable() -> None:
     first = cache.sources_digest()
     cache.sources_digest.cache_clear()
     assert len(first) == 64 and cache.sources_digest() == first
+
+
+def test_a_directory_in_the_place_of_an_entry_is_a_miss(tmp_path: Path) -> None:
+    store = cache.DiskCache(tmp_path)
+    assert store.put("key", b"payload")
+    (entry,) = [f for f in tmp_path.iterdir() if f.is_file() and "key" in f.name]
+    entry.unlink()
+    entry.mkdir()
+    assert store.get("key") is None
