@@ -13,7 +13,6 @@ import pkgutil
 import random
 import secrets
 import time
-import uuid
 from collections.abc import Iterator, Mapping
 from functools import cache
 from types import ModuleType
@@ -54,7 +53,6 @@ _FRESH_NAMES: Final[dict[ModuleType, tuple[str, ...]]] = {
     random: tuple(name for name in random.__all__ if not name[0].isupper()),
     os: ("urandom", "getrandom"),
     secrets: ("randbelow", "randbits", "choice", "token_bytes", "token_hex", "token_urlsafe"),
-    uuid: ("uuid1", "uuid4"),
 }  # fmt: skip
 
 
@@ -112,7 +110,7 @@ def _sources() -> Iterator[tuple[str, object, str]]:
     for name in ("environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"):
         if hasattr(os, name):
             yield f"os.{name}", getattr(os, name), _OUTSIDE
-    for name in ("load", "loadtxt", "genfromtxt", "fromfile", "memmap"):
+    for name in ("load", "loadtxt", "genfromtxt", "fromfile"):
         yield f"np.{name}", getattr(np, name), _OUTSIDE
     yield "input", input, _FRESH
     yield "open", open, _OUTSIDE

@@ -37,6 +37,23 @@ _BUILTIN_NAMES: Final = {id(value): name for name, value in vars(builtins).items
 _FUTURE_FLAGS: Final = 0x1FF0000
 
 
+def _listing(name: str) -> Any:
+    """A method of `dict` that sees all names at once: refused to traced code, not to debuggers."""
+    plain = getattr(dict, name)
+
+    def method(self: RecordingGlobals, *args: object) -> object:
+        caller = sys._getframe(1)
+        callers = caller, caller.f_back  # the second for a stand-in, such as that of len
+        if any(c is not None and isinstance(c.f_globals, RecordingGlobals) for c in callers):
+            self.observer.refuse(
+                "a list of the names in globals() is not guarded, so a trace would freeze it; read "
+                "the names one by one, globals()[name], or pass the values as an argument"
+            )
+        return plain(self, *args)
+
+    return method
+
+
 class RecordingGlobals(dict[str, object]):
     """The globals of a traced function: a copy of the real ones whose reads are observed."""
 
@@ -137,7 +154,9 @@ class RecordingGlobals(dict[str, object]):
 
     def get(self, name: str, default: Any = None) -> Any:  # as dict.get is typed
         """Read a global through `globals().get`."""
-        return self[name] if name in self else default
+        if name not in self:
+            return default
+        return self[name]
 
     def __contains__(self, name: object) -> bool:
         """Look in the real globals; the answer is guarded."""
@@ -148,14 +167,12 @@ class RecordingGlobals(dict[str, object]):
             self.observer.reads.add(identity_guard(self.path(name), MISSING, what="is not there"))
         return found
 
-    def _listed(self, *_: object) -> Any:  # stands for methods of several types
-        """Refuse what depends on all names at once."""
-        self.observer.refuse(
-            "a list of the names in globals() is not guarded, so a trace would freeze it; read the "
-            "names one by one, globals()[name], or pass the values as an argument"
-        )
+    def __bool__(self) -> bool:
+        """Be true, as the globals of a function are."""
+        return True
 
-    __iter__ = __len__ = keys = values = items = copy = _listed
+    __iter__, __len__, copy = (_listing(name) for name in ("__iter__", "__len__", "copy"))
+    keys, values, items = (_listing(name) for name in ("keys", "values", "items"))
 
 
 @lru_cache(maxsize=1024)

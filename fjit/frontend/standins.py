@@ -334,8 +334,10 @@ class Refused:
         self.refuse()
 
     __getitem__ = __setitem__ = __delitem__ = __contains__ = __iter__ = __len__ = _refused
-    __bool__ = __eq__ = __or__ = __ror__ = _refused
-    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        """A callable is true, a mapping is asked for its length."""
+        return not hasattr(self.real, "__len__") or bool(len(self))
 
     def __instancecheck__(self, value: object) -> bool:
         """Let `isinstance` work with a refused class."""
