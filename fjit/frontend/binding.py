@@ -27,7 +27,7 @@ from fjit.frontend import special as special
 from fjit.frontend.hooks import Hooks
 from fjit.frontend.numpy import brackets
 from fjit.frontend.numpy.creation import CREATION
-from fjit.frontend.operands import convert
+from fjit.frontend.operands import DEFAULTS, convert
 from fjit.frontend.paths import Path
 from fjit.frontend.session import Session
 from fjit.frontend.standins import Protocol, make_builtins, scalar_type
@@ -62,7 +62,15 @@ def is_traced(value: object) -> bool:
 
 
 def _select(condition: object, a: object, b: object) -> object:
-    return FUNCTIONS[np.where](condition, a, b)
+    """`a if condition else b`: a number of Python's, a NumPy scalar or an array as these are."""
+    chosen: Tracer = FUNCTIONS[np.where](condition, a, b)
+    if chosen.ndim or any(isinstance(one, Tracer) and not one.is_scalar for one in (a, b)):
+        return chosen
+    kinds = {one.weak if isinstance(one, Tracer) else type(one) for one in (a, b)}
+    if not kinds <= DEFAULTS.keys():
+        return fresh(chosen.atom)
+    kind = next(k for k in (float, int, bool) if k in kinds)
+    return getattr(chosen, f"__fjit_{kind.__name__}__")()
 
 
 def _len(value: object) -> object:

@@ -76,3 +76,24 @@ def test_convolve_edges(same_as_numpy: Any) -> None:
     same_as_numpy(lambda a: np.convolve(a, []), np.ones(4))
     with pytest.raises(ValueError, match="up to 64"):
         run_traced(lambda a: np.convolve(a, a), (np.ones(100),))
+
+
+@pytest.mark.parametrize("value", [0.5, np.float64(2.0), np.array(3.5)])
+def test_one_value_gives_a_number(value: Any, same_as_numpy: Any) -> None:
+    edges = np.array([1.0, 2.0, 4.0])
+    same_as_numpy(lambda v, e: np.searchsorted(e, v), value, edges)
+    for right in (False, True):
+        same_as_numpy(lambda v, e, r=right: np.digitize(v, e, r), value, edges)
+        same_as_numpy(lambda v, e, r=right: np.digitize(v, e, r), value, edges[::-1])
+        same_as_numpy(lambda v, r=right: np.digitize(v, [3.0, 2.0, 1.0], r), value)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "?"])
+def test_bincount_with_a_bin_for_every_value_has_a_known_length(
+    dtype: str, same_as_numpy: Any
+) -> None:
+    x = np.array([0, 1, 1, 0, 1]).astype(dtype)
+    for length in (2, 3, 255, 256, 300):
+        if length >= 256 or dtype == "?":
+            same_as_numpy(lambda v, n=length: np.bincount(v, minlength=n) + np.arange(n), x)
+        same_as_numpy(lambda v, n=length: np.bincount(v, minlength=n), x)

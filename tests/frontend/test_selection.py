@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 
+import fjit
+from tests.frontend.conftest import assert_same
+
 X = np.random.default_rng(0).standard_normal((3, 4))
 SPECIAL = np.array([[0.0, -0.0, np.nan, 1.0], [np.inf, -np.inf, 2.0, -3.0], [0.5, 1.5, -2.5, 9.0]])
 DTYPES = ["?", "i1", "i4", "i8", "u1", "u8", "f2", "f4", "f8"]
@@ -103,3 +106,27 @@ def test_an_int_that_the_other_dtype_cannot_hold_wraps(dtype, value, same_as_num
     same_as_numpy(lambda m, a: np.choose(m, [a, value]), mask, x)
     if -(2**63) <= value < 2**63:
         same_as_numpy(np.where, mask, x, value)
+
+
+EXTREMA = {
+    "of an array": lambda x: (min(x), max(x)),
+    "of scalars": lambda x: max(x[0], x[1]) * np.float32(2),
+    "of arrays of rank 0": lambda x: max(np.array(x[0]), np.array(x[1])),
+    "of floats": lambda x: max(float(x[0]), 0.5) * x,
+    "of ints": lambda x: min(int(x[0]), 2) * x,
+    "of bools": lambda x: max(bool(x[0]), False) * x,
+    "of lists": lambda x: max([float(x[0]), float(x[1]), 1.5]) + x,
+    "with a key": lambda x: max([int(x[0]), int(x[1])], key=lambda v: -v) + x,
+}
+
+
+@pytest.mark.parametrize("name", EXTREMA)
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "i1"])
+def test_extrema_of_python_keep_the_kind_of_number(name, dtype):
+    x = np.array([1, 3, 2]).astype(dtype)
+    assert_same(fjit.fuse(EXTREMA[name])(x), EXTREMA[name](x))
+
+
+def test_choose_of_numbers_is_a_number(same_as_numpy):
+    for index in (np.True_, np.array(True)):
+        same_as_numpy(lambda i, x: np.choose(i, [x[0], 1]), index, np.arange(3.0))

@@ -45,7 +45,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Trac
     atom = current().trace.emit(
         p.searchsorted, convert(x.atom, dtype), convert(values.atom, dtype), side=side
     )
-    return fresh(atom) if not values.static_shape and values.is_scalar else arrays.array(atom)
+    return fresh(atom)
 
 
 @implements(np.digitize)
@@ -64,7 +64,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Tracer:
     if contents is not None:
         return falling  # type: ignore[no-any-return]
     is_falling = UFUNCS["greater"](edges[0], edges[-1])
-    return FUNCTIONS[np.where](is_falling, falling, rising)  # type: ignore[no-any-return]
+    return fresh(FUNCTIONS[np.where](is_falling, falling, rising).atom)
 
 
 def _rises(bins: np.ndarray[Any, Any]) -> bool:
@@ -101,7 +101,7 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Tracer:
             "value that is not below it then raises IndexError), or count x.astype('uint8')."
         )
     counts = _counts(values, weights, max(least, small or 0))
-    return counts if small is None else _cut(counts, values, least)
+    return counts if small is None or least >= small else _cut(counts, values, least)
 
 
 def _counts(values: Tracer, weights: Any, length: int) -> Tracer:

@@ -25,7 +25,7 @@ from fjit.frontend.numpy.arrays import array, as_tracer, assigned
 from fjit.frontend.numpy.ufunc_table import F16
 from fjit.frontend.operands import Operand
 from fjit.frontend.session import current
-from fjit.frontend.tracer import FUNCTIONS, Tracer, implements
+from fjit.frontend.tracer import FUNCTIONS, Tracer, fresh, implements
 
 NO_VALUE: Final[Any] = np._NoValue  # NumPy's "argument not given"
 
@@ -117,7 +117,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     for k, choice in enumerate(atoms[1:], 1):
         (is_k,) = ops.align([ufuncs.call("equal", index, k).atom], shape)
         result = trace.emit(p.select, is_k, choice, result)
-    return ops.store(array(ops.broadcast_to(result, shape)), out, "unsafe")
+    return ops.store(fresh(ops.broadcast_to(result, shape)), out, "unsafe")
 
 
 @implements(np.piecewise)
