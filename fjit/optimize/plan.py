@@ -34,6 +34,8 @@ from fjit.optimize.schedule import (
     schedule,
 )
 
+MOST_ROUNDS = 6
+"""Times that groups are formed anew because several kernels would compute a heavy value."""
 MAX_OPERATIONS = 400
 MAX_POINTERS = 64
 
@@ -175,8 +177,10 @@ class Planner:
         """The plan."""
         self._choose_stored()
         groups = self._groups()
-        while self._store_crossing(groups) or self._store_shared(groups):
+        rounds = 0
+        while self._store_crossing(groups) or (rounds < MOST_ROUNDS and self._store_shared(groups)):
             groups = self._groups()
+            rounds += 1
         return self._assemble(groups)
 
     def _choose_stored(self) -> None:

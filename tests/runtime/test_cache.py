@@ -189,9 +189,9 @@ def test_the_digest_of_the_sources_is_stable() -> None:
 
 
 def test_a_directory_in_the_place_of_an_entry_is_a_miss(tmp_path: Path) -> None:
-    store = cache.DiskCache(tmp_path)
-    assert store.put("key", b"payload")
-    (entry,) = [f for f in tmp_path.iterdir() if f.is_file() and "key" in f.name]
+    store, key = cache.DiskCache(tmp_path), "ab" * 32
+    assert store.put(key, b"payload")
+    (entry,) = [f for f in tmp_path.iterdir() if key in f.name]
     entry.unlink()
     entry.mkdir()
-    assert store.get("key") is None
+    assert store.get(key) is None
