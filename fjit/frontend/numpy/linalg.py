@@ -32,7 +32,6 @@ from fjit.frontend.operands import (
 from fjit.frontend.session import current
 from fjit.frontend.tracer import FUNCTIONS, UFUNCS, Tracer, fresh, implements
 
-
 SMALL: Final = 4
 TALL: Final = 256
 """Products of at least TALL elements with at most SMALL terms and columns, such as colours with a
