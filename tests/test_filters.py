@@ -57,3 +57,9 @@ def test_rows_then_columns() -> None:
 def test_elements() -> None:
     check(lambda x: (x[x > 0].reshape(-1, 1) * 2, np.stack([x[x > 0], x[x > 0] ** 2])), X)
     check(lambda x: np.nonzero(x > 0), X)
+
+
+def test_positions() -> None:
+    x = np.arange(6).reshape(2, 3) % 4
+    for f in (np.argwhere, lambda x: np.stack(np.nonzero(x)).T, lambda x: np.argwhere(x).T):
+        check(f, x)

@@ -69,3 +69,41 @@ def test_overlap_of_different_dtypes_is_refused_and_changes_nothing() -> None:
     with pytest.raises(TypeError, match="share memory as arrays of different dtypes"):
         fjit.fuse(add_then_read)(x, x.view(np.int64))
     np.testing.assert_array_equal(x, np.arange(4.0))
+
+
+def test_an_argument_that_overlaps_itself() -> None:
+    def first_row(x: Any) -> None:
+        x[0] += 5
+
+    def all_rows(x: Any) -> Any:
+        x += 1
+        return x.sum()
+
+    for function in (first_row, all_rows):
+        fused = fjit.fuse(function)
+        for _ in range(2):
+            memory, other = np.zeros(6), np.zeros(6)
+            windows = [np.lib.stride_tricks.as_strided(m, (4, 3), (8, 8)) for m in (memory, other)]
+            assert fused(windows[0]) == function(windows[1])
+            np.testing.assert_array_equal(memory, other)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i2"])
+def test_views_of_record_fields(dtype: str) -> None:
+    def fields() -> Any:
+        records = np.zeros((7, 5), [("a", "i1"), ("b", dtype)])
+        records["b"] = np.arange(35).reshape(7, 5)
+        return records["b"]
+
+    def reshaped(x: Any) -> Any:
+        x.reshape(-1)[0] = 99
+        return x.sum()
+
+    def raveled(x: Any) -> Any:
+        x.ravel()[0] = 99
+        return x.sum()
+
+    for function in (reshaped, raveled):
+        x, y = fields(), fields()
+        assert fjit.fuse(function)(x) == function(y)
+        np.testing.assert_array_equal(x, y)

@@ -20,6 +20,7 @@ from fjit.core import primitives as p
 from fjit.core.ir import Atom
 from fjit.core.trace import Trace
 from fjit.errors import UnsupportedError
+from fjit.frontend import views
 from fjit.frontend.layout import Strides
 from fjit.frontend.paths import Path
 from fjit.frontend.session import Session, place_of
@@ -30,7 +31,7 @@ Groups = tuple[tuple[int, ...], ...]
 
 
 def groups(leaves: Sequence[Any]) -> Groups:
-    """Positions of the arrays whose memory ranges meet, by connected component."""
+    """Positions of arrays whose memory ranges meet, by connected component; folded ones alone."""
     arrays = [
         (k, *_bounds(a)) for k, a in enumerate(leaves) if isinstance(a, np.ndarray) and a.size
     ]
@@ -47,7 +48,22 @@ def groups(leaves: Sequence[Any]) -> Groups:
         end = max(end, high)
     if len(current) > 1:
         found.append(tuple(sorted(current)))
-    return tuple(sorted(g for g in found if len({place_of(leaves[k]) for k in g}) > 1))
+    several = [g for g in found if len({place_of(leaves[k]) for k in g}) > 1]
+    within = {k for g in several for k in g}
+    folded = [(k,) for k, _, _ in arrays if k not in within and _folds(leaves[k])]
+    return tuple(sorted([*several, *folded]))
+
+
+def _folds(array: Array) -> bool:
+    """Whether two elements of one array share memory (an as_strided window, say)."""
+    reach = array.itemsize
+    for stride, extent in sorted(
+        (abs(s), n) for s, n in zip(array.strides, array.shape, strict=True)
+    ):
+        if extent > 1 and stride < reach:
+            return True
+        reach = max(reach, stride * (extent - 1) + reach) if extent > 1 else reach
+    return False
 
 
 def meets(arrays: Sequence[Any], written: Sequence[int], others: Sequence[int]) -> bool:
@@ -100,7 +116,7 @@ class Shared(Path):
 
 
 @dataclass(frozen=True, slots=True)
-class Strided:
+class Strided(views.Indexed):
     """View step: argument `leaf` within the shared vector."""
 
     leaf: int
@@ -108,7 +124,8 @@ class Strided:
     shape: tuple[int, ...]
     strides: Strides
 
-    def _index(self, trace: Trace) -> Atom:
+    def index(self, trace: Trace) -> Atom:
+        """Positions in the shared vector."""
         index: Atom = trace.literal(self.offset, np.dtype(np.int64))
         if not self.shape:
             return index
@@ -119,10 +136,10 @@ class Strided:
         return index
 
     def read(self, trace: Trace, base: Atom) -> Atom:
-        return trace.emit(p.gather, base, self._index(trace), axes=(0,))
+        return trace.emit(p.gather, base, self.index(trace), axes=(0,))
 
     def write(self, trace: Trace, base: Atom, value: Atom) -> Atom:
-        return trace.emit(p.scatter, base, value, self._index(trace), axes=(0,), op="set")
+        return trace.emit(p.scatter, base, value, self.index(trace), axes=(0,), op="set")
 
 
 def share(

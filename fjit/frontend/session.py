@@ -7,6 +7,7 @@ write-backs and which array each captured input comes from. One session is curre
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -121,10 +122,14 @@ def place_of(array: np.ndarray[Any, Any]) -> tuple[Any, ...]:
 
 
 def element_strides(array: np.ndarray[Any, Any]) -> Strides:
-    """Strides of an array in elements (rounded for arrays with odd byte strides)."""
+    """Strides of an array in elements; fractions where a record's field has odd byte strides."""
     if array.flags.c_contiguous:
         return c_strides(array.shape)
-    return tuple(s // array.itemsize for s in array.strides)
+    size = array.itemsize
+    if all(s % size == 0 for s in array.strides):
+        return tuple(s // size for s in array.strides)
+    odd: Strides = tuple(Fraction(s, size) for s in array.strides)  # type: ignore[misc]
+    return odd  # they are only compared and multiplied, which fractions do as ints do
 
 
 class _Stack(threading.local):

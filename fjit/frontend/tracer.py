@@ -212,7 +212,7 @@ class Tracer(Methods):
     @property
     def strides(self) -> tuple[int, ...]:
         """Strides in bytes, as NumPy would lay this array out."""
-        return tuple(s * self.dtype.itemsize for s in self.element_strides)
+        return tuple(int(s * self.dtype.itemsize) for s in self.element_strides)
 
     @property
     def flags(self) -> Any:

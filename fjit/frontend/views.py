@@ -127,6 +127,16 @@ class Pick:
         return trace.emit(p.scatter, base, value, *self.positions, axes=self.axes, op="set")
 
 
+class Indexed:
+    """Base of steps that show elements of a vector at given positions, some maybe twice."""
+
+    __slots__ = ()
+
+    def index(self, trace: Trace) -> Atom:
+        """The positions, int64, in the shape of the view."""
+        raise NotImplementedError
+
+
 def read(trace: Trace, base: Atom, steps: tuple[Step, ...]) -> Atom:
     """The value of a view: `steps` applied to `base`."""
     for step in steps:
@@ -139,6 +149,9 @@ def write(trace: Trace, base: Atom, steps: tuple[Step, ...], value: Atom) -> Ato
     if not steps:
         return value
     head, rest = steps[0], steps[1:]
+    if isinstance(head, Indexed):  # several elements may be one, so only those written are set
+        index = read(trace, head.index(trace), rest)
+        return trace.emit(p.scatter, base, value, index, axes=(0,), op="set")
     if rest:
         value = write(trace, head.read(trace, base), rest, value)
     return head.write(trace, base, value)

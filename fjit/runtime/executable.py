@@ -521,11 +521,13 @@ def _probe() -> Callable[[Any], int]:
 
 
 def _trim(array: Any, aval: Aval, extents: dict[Sym, int]) -> Any:
+    """A result cut down to its run-time extents, in place where its first axis is cut."""
     if aval.is_static:
         return array
     shape = tuple(e if isinstance(e, int) else extents[e] for e in aval.shape)
-    if math.prod(shape) < array.size // 2 or any(isinstance(e, Sym) for e in aval.shape[1:]):
-        return array[tuple(slice(n) for n in shape)].copy()
+    leading = array.flags.c_contiguous and all(isinstance(e, int) for e in aval.shape[1:])
+    if not leading or math.prod(shape) < array.size // 2:
+        return array[tuple(slice(n) for n in shape)].copy(order="K")
     array.resize(shape, refcheck=False)
     return array
 
