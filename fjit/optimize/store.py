@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fjit.core import primitives as p
-from fjit.core.ir import Atom, Aval, Eqn, Literal, Program, Var
+from fjit.core.ir import Atom, Eqn, Literal, Program, Var
 from fjit.optimize import cost, demand
 from fjit.optimize import index as ix
 from fjit.optimize.index import Axis, Indices
@@ -26,8 +26,10 @@ OUT_OF_STEP = frozenset(
 )
 """Primitives that need a filtered operand in memory: they count or shift its positions."""
 
-MOST_GUARDS = 12
-"""Different guards under which one value may be computed in place."""
+JOINS = frozenset((p.concat, p.pad, p.update, p.expand))
+"""Views that read one operand or another."""
+MOST_NODES = 150
+"""Values that one element of a join may need in place, each counted once a guard."""
 
 Stored = dict[Var, None]
 """An ordered set of values."""
@@ -119,43 +121,46 @@ def in_step(producers: Producers, atom: Atom, mask: Atom) -> bool:
 
 
 def crowded(program: Program, producers: Producers, stored: Stored) -> Stored:
-    """Values that would be computed under too many different guards, last ones first.
+    """Joined, padded or updated values whose elements would take too many operations.
 
-    Every joined, padded or updated operand is computed under a guard of its own; where such views
-    follow one another, the guards multiply.
+    Every operand of such a view is computed under a guard of its own; where the views follow one
+    another, the guards multiply.
     """
     found: Stored = {}
-    plain: dict[Var, int] = {}
-    guarded: dict[Var, int] = {}
-    for eqn in reversed(program.eqns):
+    env = inline_env(producers, stored)
+    for eqn in program.eqns:
         value = eqn.outputs[0]
-        contexts = max(plain.get(value, 1), 1) + guarded.get(value, 0)
-        if value in stored or eqn.primitive.family not in INLINE:
-            contexts = 1
-        elif contexts > MOST_GUARDS and value.aval.is_static:
+        if eqn.primitive not in JOINS or value not in env or not value.aval.is_static:
+            continue
+        if _tree_size(env, value) > MOST_NODES:
             found[value] = None
-            contexts = 1
-        for number, atom in enumerate(eqn.inputs):
-            if not isinstance(atom, Var) or atom not in producers:
-                continue
-            if _is_guarded(eqn, number):
-                guarded[atom] = guarded.get(atom, 0) + contexts
-            else:
-                plain[atom] = max(plain.get(atom, 0), contexts)
+            del env[value]
     return found
 
 
-def _is_guarded(eqn: Eqn, number: int) -> bool:
-    """Whether an operand of a view is read only where a condition holds."""
-    operand, result = eqn.inputs[number].aval, eqn.outputs[0].aval
-    if eqn.primitive in (p.concat, p.pad):
-        return operand.ndim > 0 and _extent_changes(operand, result)
-    return (eqn.primitive is p.update and number == 1) or eqn.primitive is p.expand
-
-
-def _extent_changes(operand: Aval, result: Aval) -> bool:
-    pairs = zip(operand.shape, result.shape, strict=True)
-    return any(a != b and a != 1 for a, b in pairs)
+def _tree_size(env: dict[Var, Eqn], root: Var) -> int:
+    """Values that one element needs, counted once a guard; at most a few more than MOST_NODES."""
+    seen: set[tuple[Atom, Indices, tuple[object, ...]]] = set()
+    stack: list[tuple[Atom, Indices, tuple[object, ...]]] = [(root, axes_for(root), ())]
+    while stack and len(seen) <= MOST_NODES:
+        atom, at, under = stack.pop()
+        if atom not in env or (atom, at, under) in seen:
+            continue
+        seen.add((atom, at, under))
+        eqn = env[atom]  # type: ignore[index]
+        if eqn.primitive.family == "elementwise":
+            stack.extend((a, demand.operand_indices(a, at), under) for a in eqn.inputs)
+            continue
+        source = demand.step(eqn, at)
+        if isinstance(source, demand.Read):
+            stack.append((source.atom, source.at, under))
+        elif isinstance(source, demand.Choice):
+            rest = under
+            for guard, read in source.options:
+                here = under if demand.in_bounds(read) else (*rest, guard)
+                stack.append((read.atom, read.at, here))
+                rest = (*rest, ("not", guard))
+    return len(seen)
 
 
 def axes_for(atom: Atom) -> Indices:
