@@ -63,3 +63,25 @@ def test_positions() -> None:
     x = np.arange(6).reshape(2, 3) % 4
     for f in (np.argwhere, lambda x: np.stack(np.nonzero(x)).T, lambda x: np.argwhere(x).T):
         check(f, x)
+
+
+TWICE: dict[str, Callable[[Any], Any]] = {
+    "outer": lambda v: v[:, None] * v,
+    "np.outer": lambda v: np.outer(v, v),
+    "differences": lambda v: v[None] - v[:, None],
+    "einsum": lambda v: np.einsum("i,j->ij", v, v),
+    "sum of the outer": lambda v: (v[:, None] * v).sum(),
+    "dot": lambda v: v @ v,
+    "first": lambda v: v[0],
+    "last": lambda v: v[-1],
+    "at the largest": lambda v: v[np.argmax(v)],
+    "taken": lambda v: np.take(v, [0, 2]),
+    "one row": lambda v: v.reshape(1, -1),
+    "stacked": lambda v: np.stack([v, v]),
+    "member": lambda v: np.isin(v, [3, 4]),
+}
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_a_run_time_extent_twice_or_by_position(name: str) -> None:
+    check(lambda x: TWICE[name](x[x > 2]), np.arange(12.0))

@@ -28,8 +28,8 @@ OUT_OF_STEP = frozenset(
 
 JOINS = frozenset((p.concat, p.pad, p.update, p.expand))
 """Views that read one operand or another."""
-MOST_NODES = 150
-"""Values that one element of a join may need in place, each counted once a guard."""
+MOST_REPEATS = 120
+"""Times that one element of a join may need a value again, at another place or guard."""
 
 Stored = dict[Var, None]
 """An ordered set of values."""
@@ -90,6 +90,8 @@ def _out_of_step(program: Program, producers: Producers, stored: Stored) -> Iter
 
 def _keeps_filtered_rows(eqn: Eqn) -> bool:
     """Whether a filtered axis stays beside what the equation reduces or filters."""
+    if sum(not isinstance(e, int) for e in eqn.outputs[0].aval.shape) > 1:
+        return True
     if eqn.primitive.family == "reduction":
         return not eqn.outputs[0].aval.is_static
     if eqn.primitive is not p.compress:
@@ -121,7 +123,7 @@ def in_step(producers: Producers, atom: Atom, mask: Atom) -> bool:
 
 
 def crowded(program: Program, producers: Producers, stored: Stored) -> Stored:
-    """Joined, padded or updated values whose elements would take too many operations.
+    """Joined, padded or updated values whose elements would need the same values too often.
 
     Every operand of such a view is computed under a guard of its own; where the views follow one
     another, the guards multiply.
@@ -132,21 +134,23 @@ def crowded(program: Program, producers: Producers, stored: Stored) -> Stored:
         value = eqn.outputs[0]
         if eqn.primitive not in JOINS or value not in env or not value.aval.is_static:
             continue
-        if _tree_size(env, value) > MOST_NODES:
+        if _repeats(env, value) > MOST_REPEATS:
             found[value] = None
             del env[value]
     return found
 
 
-def _tree_size(env: dict[Var, Eqn], root: Var) -> int:
-    """Values that one element needs, counted once a guard; at most a few more than MOST_NODES."""
+def _repeats(env: dict[Var, Eqn], root: Var) -> int:
+    """How often one element needs values again, at another place or under another guard."""
     seen: set[tuple[Atom, Indices, tuple[object, ...]]] = set()
     stack: list[tuple[Atom, Indices, tuple[object, ...]]] = [(root, axes_for(root), ())]
-    while stack and len(seen) <= MOST_NODES:
+    different: set[Atom] = set()
+    while stack and len(seen) - len(different) <= MOST_REPEATS:
         atom, at, under = stack.pop()
         if atom not in env or (atom, at, under) in seen:
             continue
         seen.add((atom, at, under))
+        different.add(atom)
         eqn = env[atom]  # type: ignore[index]
         if eqn.primitive.family == "elementwise":
             stack.extend((a, demand.operand_indices(a, at), under) for a in eqn.inputs)
@@ -160,7 +164,7 @@ def _tree_size(env: dict[Var, Eqn], root: Var) -> int:
                 here = under if demand.in_bounds(read) else (*rest, guard)
                 stack.append((read.atom, read.at, here))
                 rest = (*rest, ("not", guard))
-    return len(seen)
+    return len(seen) - len(different)
 
 
 def axes_for(atom: Atom) -> Indices:
