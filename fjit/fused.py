@@ -126,6 +126,7 @@ class Entry:
     branches: Branches | None
     memory: tuple[Memory, ...]
     kinds: dict[int, tuple[Any, ...]]
+    watched: bool  # whether captured arrays may share memory with arguments in a way that matters
 
 
 class Fused:
@@ -238,16 +239,16 @@ class Fused:
             arguments = self._arguments(entry, call)
             if arguments is not None:
                 self._hits += 1
-                self._used(call.key)
+                if len(self._entries) > MAX_ENTRIES // 2:
+                    self._used(call.key)
                 return entry, arguments
         return None
 
     def _used(self, key: tuple[Any, ...]) -> None:
         """Note a use, so that the entries used least recently are forgotten first."""
-        if len(self._entries) > MAX_ENTRIES // 2:
-            with self._lock:
-                if key in self._entries:
-                    self._entries.move_to_end(key)
+        with self._lock:
+            if key in self._entries:
+                self._entries.move_to_end(key)
 
     def _arguments(self, entry: Entry, call: _Call) -> list[Any] | None:
         """The program's inputs for this call, or None if the entry is not valid for it."""
@@ -262,7 +263,7 @@ class Fused:
         for position in entry.traced.captures:
             if _kind_of_array(arguments[position]) != entry.kinds[position]:
                 return None
-        if not self._same_memory(entry, arguments, call):
+        if entry.watched and not self._same_memory(entry, arguments, call):
             return None
         if entry.branches is not None and not entry.branches.hold(arguments):
             return None
@@ -362,6 +363,7 @@ class Fused:
             self._branches(traced, arguments, memory) if compile_code else None,
             memory,
             {k: _kind_of_array(c.array) for k, c in traced.captures.items()},
+            bool(traced.aliases) or bool(traced.writes and traced.captures),
         )
         return entry, call
 

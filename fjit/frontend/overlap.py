@@ -50,7 +50,11 @@ def groups(leaves: Sequence[Any]) -> Groups:
         found.append(tuple(sorted(current)))
     several = [g for g in found if len({place_of(leaves[k]) for k in g}) > 1]
     within = {k for g in several for k in g}
-    folded = [(k,) for k, _, _ in arrays if k not in within and _folds(leaves[k])]
+    folded = [
+        (k,)
+        for k, _, _ in arrays
+        if k not in within and not leaves[k].flags.forc and _folds(leaves[k])
+    ]
     return tuple(sorted([*several, *folded]))
 
 
@@ -84,6 +88,9 @@ def relations(leaves: Sequence[Any], sharing: Groups) -> tuple[Any, ...]:
 
 
 def _bounds(array: Array) -> tuple[int, int]:
+    if array.flags.forc:
+        start = int(array.__array_interface__["data"][0])
+        return start, start + array.nbytes
     low, high = np.lib.array_utils.byte_bounds(array)
     return int(low), int(high)
 

@@ -54,8 +54,8 @@ def required(program: Program, producers: Producers, *, unfused: bool) -> Stored
     for eqn in program.eqns:
         if eqn.primitive.family in CALLS:
             store(*eqn.inputs, *eqn.outputs)
-        elif unfused and eqn.primitive not in STRIDED:
-            store(*eqn.outputs)
+        elif unfused and eqn.primitive not in STRIDED and eqn.outputs[0].aval.is_static:
+            store(*eqn.outputs)  # filtered values stay in step, which fixes the order of their sums
     for var in _out_of_step(program, producers, stored):
         store(var)
     return stored
@@ -151,7 +151,7 @@ def _repeats(env: dict[Var, Eqn], root: Var) -> int:
             continue
         seen.add((atom, at, under))
         different.add(atom)
-        eqn = env[atom]  # type: ignore[index]
+        eqn = env[atom]
         if eqn.primitive.family == "elementwise":
             stack.extend((a, demand.operand_indices(a, at), under) for a in eqn.inputs)
             continue
