@@ -231,7 +231,7 @@ def _owner(owner: object, function: object) -> FunctionType:
 
 def builtins_of(owner: FunctionType) -> dict[str, object]:
     """Return the builtins that a function sees (the type stubs don't know the attribute)."""
-    return cast(dict[str, object], owner.__builtins__)  # type: ignore[attr-defined]
+    return cast(dict[str, object], cast(Any, owner).__builtins__)
 
 
 def _module_prefix(owner: object) -> str:
