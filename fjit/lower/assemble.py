@@ -118,12 +118,13 @@ class Assembler:
             if not any(q.cls in ("outer", "whole") for q in plan.placed):
                 return
             total = math.prod(a.extent for a in (*plan.outer, self.inner))
-            axis, multiple = plan.outer[0], order.GROUP
+            axis, multiple, most = plan.outer[0], order.GROUP, order.COLUMN_CHUNKS
         elif self.reductions or rows < 64:
             total, axis, multiple = self.inner.extent, self.inner, order.BLOCK
+            most = order.MAX_CHUNKS
         else:
             return
-        self.chunk_count, self.chunk_length = order.chunks(total, axis.extent, multiple)
+        self.chunk_count, self.chunk_length = order.chunks(total, axis.extent, multiple, most)
         if self.chunk_count > 1:
             self.chunk_axis = axis
 
@@ -268,7 +269,7 @@ class Assembler:
         rows = Loop(f"i{last.number}", extent, "sequential", cell=cell)
         self._part(rows, "group", order.GROUP)
         if interchange:
-            rows.unroll = order.GROUP
+            rows.unroll = order.GROUP // 2
             columns.walk_group(here, rows, self.acc + 1)
             self.acc += len(here)
         else:

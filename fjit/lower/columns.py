@@ -1,7 +1,7 @@
 """Reductions that keep one running value per column, in memory of the worker.
 
 Takes placed reductions over outer axes, writes their part of the nest. Floating sums add groups of
-16 rows in their own dtype, row by row, then the group to a float64 total.
+32 rows in their own dtype, row by row, then the group to a float64 total.
 
     x.sum(0)      vector i: total[i] = 0
                   sequential group: vector i: open a; sequential s in group: update a x[s, i]

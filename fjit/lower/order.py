@@ -4,7 +4,7 @@ Takes extents, dtypes and operations, gives how a reduction is cut up. Invariant
 neither on the number of threads nor on what the reduction is fused with (docs/numerics.md).
 
     sum of 10^6 float32 along the vector axis     chunks of 66,560, blocks of 1024, 64 lanes
-    column sums of 1000 rows                      groups of 16 rows in float32, then float64
+    column sums of 1000 rows                      groups of 32 rows in float32, then float64
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from fjit.optimize.schedule import Placed
 
 BLOCK: Final = 1024
 """Elements along the vector axis after which running lanes are added to float64 lanes."""
-GROUP: Final = 16
+GROUP: Final = 32
 """Rows that a column sum adds in its own dtype before they are added to the float64 total."""
 CHUNK: Final = 1 << 16
 MAX_CHUNKS: Final = 32
+COLUMN_CHUNKS: Final = 8
+"""Most chunks of column reductions, whose partial results are as wide as a row."""
 
 ENDS: Final = ("inner", "outer", "whole")
 """Classes of placed reductions."""
@@ -69,9 +71,9 @@ def partial_dtypes(op: str, dtype: np.dtype) -> tuple[np.dtype, ...]:
     return array_dtypes(op, dtype)
 
 
-def chunks(total: int, extent: int, multiple: int) -> tuple[int, int]:
+def chunks(total: int, extent: int, multiple: int, most: int = MAX_CHUNKS) -> tuple[int, int]:
     """How many chunks the outermost reduced axis has, and their length: of extents alone."""
-    count = max(1, min(total // CHUNK, MAX_CHUNKS, extent))
+    count = max(1, min(total // CHUNK, most, extent))
     if count == 1:
         return 1, max(extent, 1)
     length = -(-extent // count)
