@@ -23,7 +23,7 @@ from fjit.core.ir import Atom, Aval, Program
 from fjit.core.trace import Trace, open_trace
 from fjit.errors import UnsupportedError, dtype_error
 from fjit.frontend import operands, overlap, views
-from fjit.frontend.layout import axis_order
+from fjit.frontend.layout import k_order
 from fjit.frontend.paths import Path
 from fjit.frontend.session import (
     Branch,
@@ -188,7 +188,8 @@ def _traced_result(leaf: Tracer, outputs: list[Atom]) -> Result:
             argument=buffer.argument, steps=leaf.steps, is_scalar=leaf.is_scalar, weak=leaf.weak
         )
     atom = leaf.atom
-    order = axis_order(leaf.element_strides)
+    strides = leaf.element_strides
+    order = k_order(len(strides), [strides])  # the repeated axes of a broadcast stay in place
     outputs.append(atom)
     return Result(
         len(outputs) - 1,

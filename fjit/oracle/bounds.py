@@ -167,6 +167,9 @@ def _elementwise(
         larger = np.maximum(operands[0].value, operands[1].value)
         step = np.spacing(np.abs(larger)).astype(np.float64)
         slack = np.where(np.isfinite(step), ELEMENTARY_ULP * step, 0.0) + slack
+    if primitive in (p.copysign, p.signbit):  # a computed NaN has either sign
+        nan = np.isnan(operands[-1].value)
+        slack = np.where(nan, np.inf, 0.0 if slack is None else slack) if nan.any() else slack
     if primitive in (p.fmax, p.fmin):  # the sign of a zero is unspecified
         slack = np.where(value == 0, unit, 0.0) + (0.0 if slack is None else slack)
     return slack
