@@ -380,12 +380,9 @@ def _stages(
     roles: tuple[tuple[Axis, ...], tuple[Axis, ...], Axis | None],
 ) -> Schedule | Refusal:
     rows, outer, inner = roles
-    classes: dict[int, str] = {}
-    for draft in drafts:
-        cls = _class(draft, outer, inner)
-        if cls is None:
-            return Refusal(f"{_name(draft)} reduces other axes than its siblings")
-        classes[id(draft)] = cls
+    classes = _classes(drafts, outer, inner)
+    if isinstance(classes, Refusal):
+        return classes
     stage: dict[int, int] = {}
     levels: dict[int, str] = {}
     cascades: set[str] = set()
@@ -427,6 +424,19 @@ def _stages(
         for d in drafts
     )
     return _checked(Schedule(rows, outer, inner, placed, "", 1 + max(stage.values())), cascades)
+
+
+def _classes(
+    drafts: list[_Draft], outer: tuple[Axis, ...], inner: Axis | None
+) -> dict[int, str] | Refusal:
+    """What each draft does to the loops, by its identity."""
+    classes: dict[int, str] = {}
+    for draft in drafts:
+        cls = _class(draft, outer, inner)
+        if cls is None:
+            return Refusal(f"{_name(draft)} reduces other axes than its siblings")
+        classes[id(draft)] = cls
+    return classes
 
 
 _ENDS = ("inner", "outer", "whole")
@@ -472,6 +482,34 @@ def _level(
 
 def _checked(schedule: Schedule, cascades: set[str]) -> Schedule | Refusal:
     """Decide the cascade's form and refuse rows that are too long to walk again and again."""
+    refusal = _in_order_refusal(schedule)
+    if refusal is not None:
+        return refusal
+    placed = schedule.placed
+    if not cascades:
+        return schedule
+    if cascades == {"inner"} and all(q.cls != "scan" or not schedule.outer for q in placed):
+        form = "row"
+    elif "inner" in cascades and schedule.outer:
+        return Refusal("rows and columns are both reduced and used again")
+    else:
+        form = "block"
+    walked = schedule.inner.extent if schedule.inner else 1
+    parallel = 1
+    for axis in schedule.rows:
+        parallel *= axis.extent
+    for axis in schedule.outer:
+        if form == "row":
+            parallel *= axis.extent
+        else:
+            walked *= axis.extent
+    if walked >= 2 * ROW_LIMIT or (walked > ROW_LIMIT // 2 and parallel < 4):
+        return Refusal(f"a row of {walked} elements does not stay in cache for a second walk")
+    return schedule._replace(cascade=form)
+
+
+def _in_order_refusal(schedule: Schedule) -> Refusal | None:
+    """Why the totals, filters and scans cannot keep their order in one set of loops, if so."""
     placed = schedule.placed
     classes = {q.cls for q in placed}
     short = schedule.inner is not None and schedule.inner.extent < SHORT
@@ -493,23 +531,4 @@ def _checked(schedule: Schedule, cascades: set[str]) -> Schedule | Refusal:
             along = ix.bare_axis(scan.at[scan.root.eqn.param("axis")])  # type: ignore[union-attr,index]
             if along is not schedule.outer[0] and along != schedule.outer[0]:
                 return Refusal("a scan along the vector axis and a reduction of another axis")
-    if not cascades:
-        return schedule
-    if cascades == {"inner"} and all(q.cls != "scan" or not schedule.outer for q in placed):
-        form = "row"
-    elif "inner" in cascades and schedule.outer:
-        return Refusal("rows and columns are both reduced and used again")
-    else:
-        form = "block"
-    walked = schedule.inner.extent if schedule.inner else 1
-    parallel = 1
-    for axis in schedule.rows:
-        parallel *= axis.extent
-    for axis in schedule.outer:
-        if form == "row":
-            parallel *= axis.extent
-        else:
-            walked *= axis.extent
-    if walked >= 2 * ROW_LIMIT or (walked > ROW_LIMIT // 2 and parallel < 4):
-        return Refusal(f"a row of {walked} elements does not stay in cache for a second walk")
-    return schedule._replace(cascade=form)
+    return None

@@ -34,6 +34,7 @@ from fjit.runtime.buffers import ScratchPool, plan_arena
 from fjit.runtime.jit import Module, compile_module
 from fjit.runtime.result_pool_ir import POOLED_BYTES
 from fjit.runtime.results import pooled
+from fjit.runtime.table import Table
 from fjit.target import CpuTarget
 
 RUN = """
@@ -203,17 +204,10 @@ class Executable:
 
     # ---- code -----------------------------------------------------------------------------
     def _build(self) -> None:
-        template: list[int] = []
-        patches: list[tuple[int, int]] = []  # table position, pointer index
-        self.scalar_patches: list[tuple[int, int]] = []  # table position, input position
-        cell_patches: list[tuple[int, int]] = []
-        status: list[int] = []
-        privates: list[tuple[int, int]] = []  # table position, bytes per worker
-        shared: list[tuple[int, int]] = []
+        table = Table()
         self.steps: list[_Native | _Call] = []
         rows: list[list[int]] = []
         by_eqn = {k.eqn: k for k in self.plan.kernels}
-        position = {v: k for k, v in enumerate(self.program.inputs)}
         for eqn in self.program.eqns:
             kernel = by_eqn.get(eqn)
             if kernel is None:
@@ -221,46 +215,29 @@ class Executable:
                 self.steps.append(_Call(eqn))
                 for var in eqn.outputs:
                     self._symbol_of(var)
-                continue
-            outputs = {v: self.memory[v] for v in eqn.outputs}
-            nest, cells = build_nest(kernel, self.memory, outputs)
-            compiled = compile_kernel(nest, self.options)
-            self.kernels.append(compiled)
-            self.compiles += compiled.fresh
-            base = len(template)
-            status.append(base)
-            template.append(0)
-            for buffer in nest.buffers:
-                at = len(template)
-                template.append(0)
-                if buffer.kind in ("in", "out"):
-                    group = eqn.inputs if buffer.kind == "in" else eqn.outputs
-                    operand = group[buffer.number]
-                    assert isinstance(operand, Var)
-                    patches.append((at, self.pointer_index[operand]))
-                elif buffer.kind == "cell":
-                    cell_patches.append((at, self._symbol(cells[buffer.number])))
-                else:
-                    assert buffer.size is not None
-                    nbytes = nest.slots[buffer.size.number]
-                    assert isinstance(nbytes, int)
-                    (privates if buffer.kind == "private" else shared).append((at, nbytes))
-            for value in nest.slots:
-                at = len(template)
-                if isinstance(value, tuple):
-                    operand = eqn.inputs[value[1]]
-                    assert isinstance(operand, Var)
-                    self.scalar_patches.append((at, position[operand]))
-                    template.append(0)
-                else:
-                    template.append(value)
-            work = _work(eqn)
-            for number, phase in enumerate(nest.phases):
-                address = compiled.module.address(f"phase{number}")
-                wide = int(phase.tasks > phase.grain and _is_wide(phase.elements, work))
-                rows.append([address, base * 8, phase.tasks, phase.grain, wide])
+            else:
+                rows.extend(self._build_kernel(kernel, table))
         self._flush(rows)
-        self._finish_table(template, patches, cell_patches, status, privates, shared)
+        self._finish_table(table)
+
+    def _build_kernel(self, kernel: KernelPlan, table: Table) -> list[list[int]]:
+        """Compile a kernel and give it a place in the table; a row for each of its phases."""
+        eqn = kernel.eqn
+        outputs = {v: self.memory[v] for v in eqn.outputs}
+        nest, cells = build_nest(kernel, self.memory, outputs)
+        compiled = compile_kernel(nest, self.options)
+        self.kernels.append(compiled)
+        self.compiles += compiled.fresh
+        offset = table.append(eqn, nest, cells)
+        for _, sym in table.cells:
+            self._symbol(sym)
+        work = _work(eqn)
+        rows = []
+        for number, phase in enumerate(nest.phases):
+            address = compiled.module.address(f"phase{number}")
+            wide = int(phase.tasks > phase.grain and _is_wide(phase.elements, work))
+            rows.append([address, offset, phase.tasks, phase.grain, wide])
+        return rows
 
     def _flush(self, rows: list[list[int]]) -> None:
         if rows:
@@ -276,22 +253,17 @@ class Executable:
             if isinstance(extent, Sym):
                 self._symbol(extent)
 
-    def _finish_table(
-        self,
-        template: list[int],
-        patches: list[tuple[int, int]],
-        cells: list[tuple[int, int]],
-        status: list[int],
-        privates: list[tuple[int, int]],
-        shared: list[tuple[int, int]],
-    ) -> None:
+    def _finish_table(self, table: Table) -> None:
         """Lay out the tail of the table (status, cells) and the scratch memory."""
-        self.status_at = len(template)
+        cells = [(at, self._symbol(sym)) for at, sym in table.cells]
+        status = table.status
+        self.status_at = len(table.words)
         self.cells_at = self.status_at + 1
-        template.extend([0] * (1 + len(self._symbols)))
-        self.template = np.array(template, np.int64)
-        self.patch_at = np.array([a for a, _ in patches], np.intp)
-        self.patch_from = np.array([b for _, b in patches], np.intp)
+        self.template = np.array([*table.words, *[0] * (1 + len(self._symbols))], np.int64)
+        self.patch_at = np.array([at for at, _ in table.pointers], np.intp)
+        self.patch_from = np.array([self.pointer_index[v] for _, v in table.pointers], np.intp)
+        position = {v: k for k, v in enumerate(self.program.inputs)}
+        self.scalar_patches = [(at, position[v]) for at, v in table.scalars]
         self.inner_at = np.array([*status, *[a for a, _ in cells]], np.intp)
         self.inner_offset = np.array(
             [8 * self.status_at] * len(status) + [8 * (self.cells_at + c) for _, c in cells],
@@ -299,12 +271,12 @@ class Executable:
         )
         self.shared, self.private = [], []
         total = _aligned(self.arena_bytes)
-        for at, nbytes in shared:
+        for at, nbytes in table.shared:
             self.shared.append((at, total))
             total += _aligned(nbytes)
         self.private_from = total
         per_worker = 0
-        for at, nbytes in privates:
+        for at, nbytes in table.privates:
             self.private.append((at, per_worker, nbytes))
             per_worker += nbytes
         self.per_worker = per_worker
