@@ -172,27 +172,33 @@ def _cold_helper(e: Emitter, ty: Ty) -> str:
 
 
 def _cold_narrow(e: Emitter, x: Val) -> tuple[Val, Val, Val]:
-    """Reduce float32 lanes in float64 and split the remainder."""
+    """Reduce huge float32 lanes in float64 and split the remainder."""
     word, wide, wide_lo = reduce(e, e.fpext(x, F64))
     wide = e.fadd(wide, wide_lo)
     r = e.fptrunc(wide, x.ty)
     r_lo = e.fptrunc(e.fsub(wide, e.fpext(r, F64)), x.ty)
-    return e.trunc_int(word, x.ty.as_int), r, r_lo
+    return _where_huge(e, x, (e.trunc_int(word, x.ty.as_int), r, r_lo))
+
+
+def _where_huge(e: Emitter, x: Val, cold: tuple[Val, Val, Val]) -> tuple[Val, Val, Val]:
+    """Keep the common path for small lanes: no lane may depend on its neighbours."""
+    huge = e.fcmp("ogt", e.fabs(x), like(e, x, LIMIT[x.ty.bits]))
+    word, r, r_lo = (e.select(huge, a, b) for a, b in zip(cold, reduce_small(e, x), strict=True))
+    return word, r, r_lo
 
 
 def _cold_wide(e: Emitter, x: Val) -> tuple[Val, Val, Val]:
-    """Reduce float64 lanes one by one, and keep the common path for small ones."""
-    word, r, r_lo = reduce_small(e, x)
+    """Reduce huge float64 lanes one by one."""
     huge = e.fcmp("ogt", e.fabs(x), like(e, x, LIMIT[64]))
     fed = e.select(huge, x, like(e, x, 2.0**30))
-    words, his, los = word, r, r_lo
+    words, his, los = e.undef(x.ty.as_int), e.undef(x.ty), e.undef(x.ty)
     scalar = _payne_hanek_helper(e)
     for lane in range(x.ty.lanes):
         one = e.call_struct(scalar, (I64, F64, F64), e.extract(fed, lane))
         words, his, los = (
             e.insert(total, part, lane) for total, part in zip((words, his, los), one, strict=True)
         )
-    return e.select(huge, words, word), e.select(huge, his, r), e.select(huge, los, r_lo)
+    return _where_huge(e, x, (words, his, los))
 
 
 def _payne_hanek_helper(e: Emitter) -> str:
