@@ -5,9 +5,12 @@ to the subclass. Invariant: a vector loop's body is emitted for full vectors and
 rest.
 
     vector i < n unroll 2      while i + 2W <= n: body(i); body(i + W)      while i < n: body masked
+      sequential j < m           while j < m: body(i, j); body(i + W, j)    unroll and jam
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from fjit.backend.accumulate import WORD, Accumulator, Lanewise, ordered, virtual_lanes
 from fjit.backend.emitter import Emitter, Ty, Val
@@ -15,6 +18,18 @@ from fjit.lower import nest as n
 
 PTR = Ty("p", 64)
 MAX_UNROLLED = 8
+
+
+@dataclass(slots=True)
+class Copy:
+    """What differs between copies of a vector loop's body that go through inner loops as one."""
+
+    number: int
+    base: Val
+    within: Val
+    values: dict[int, Val]
+    strides: dict[int, Val]
+    accs: dict[int, Accumulator | Lanewise]
 
 
 class Frame:
@@ -30,6 +45,7 @@ class Frame:
         self.vector: str | None = None
         self.mask: Val | None = None
         self.copy = 0
+        self.copies: tuple[Copy, ...] = ()
         self.within: Val | None = None
         self.accs: dict[int, Accumulator | Lanewise] = {}
         self.strides: dict[int, Val] = {}
@@ -64,7 +80,7 @@ class Frame:
         opened = {s.acc: s for s in self.opens}
         accs = [opened[s.acc] for s in loop.body if isinstance(s, n.Update)]
         needed = [max(1, virtual_lanes(o.dtype) // self.lanes) for o in accs
-                  if ordered(o.op, o.dtype)]  # fmt: skip
+                  if ordered(o.op, o.dtype) and not o.lanewise]  # fmt: skip
         wanted = max(needed, default=loop.unroll)
         return wanted if loop.unroll > 1 and wanted <= MAX_UNROLLED else min(loop.unroll, 4)
 
@@ -237,8 +253,11 @@ class Frame:
         step = self.lanes * unroll
         last = em.sub(stop, em.const(WORD, step - 1))
         now, *labels = self._while(counter, last, step)
-        for copy in range(unroll):
-            self._strip(loop, now, origin, copy, None)
+        if unroll > 1 and any(isinstance(s, n.Loop) for s in loop.body):
+            self._jammed(loop, now, origin, unroll)
+        else:
+            for copy in range(unroll):
+                self._strip(loop, now, origin, copy, None)
         self._next(counter, now, step, (labels[0], labels[1]))
         end = self._label("rest")
         if used:
@@ -305,10 +324,34 @@ class Frame:
         self.body(loop.body)
         self.mask = None
 
+    def _jammed(self, loop: n.Loop, now: Val, origin: Val, unroll: int) -> None:
+        """Several vectors' worth of a body with loops in it, which run once for all of them."""
+        em, outer = self.em, Copy(0, now, now, self.values, self.strides, self.accs)
+        bases = [em.add(now, em.const(WORD, copy * self.lanes)) for copy in range(unroll)]
+        self.copies = tuple(
+            Copy(copy, base, em.sub(base, origin), dict(self.values), dict(self.strides), {})
+            for copy, base in enumerate(bases)
+        )
+        self.body(loop.body)
+        self.copies = ()
+        self._enter(outer)
+
+    def _enter(self, copy: Copy) -> None:
+        """Go on with one copy of the body."""
+        assert self.vector is not None
+        self.axes[self.vector] = copy.base
+        self.copy, self.within = copy.number, copy.within
+        self.values, self.strides, self.accs = copy.values, copy.strides, copy.accs
+
     def body(self, stmts: list[n.Stmt]) -> None:
-        """Emit statements in order."""
+        """Emit statements in order; each once for every copy of a body with loops in it."""
         for stmt in stmts:
-            self.statement(stmt)
+            if isinstance(stmt, n.Loop) or not self.copies:
+                self.statement(stmt)
+                continue
+            for copy in self.copies:
+                self._enter(copy)
+                self.statement(stmt)
 
     def statement(self, stmt: n.Stmt) -> None:
         """Emit one statement."""

@@ -269,7 +269,6 @@ class Assembler:
         rows = Loop(f"i{last.number}", extent, "sequential", cell=cell)
         self._part(rows, "group", order.GROUP)
         if interchange:
-            rows.unroll = order.GROUP // 2
             columns.walk_group(here, rows, self.acc + 1)
             self.acc += len(here)
         else:

@@ -1,7 +1,7 @@
 """Reductions that keep one running value per column, in memory of the worker.
 
 Takes placed reductions over outer axes, writes their part of the nest. Floating sums add groups of
-32 rows in their own dtype, row by row, then the group to a float64 total.
+16 rows in their own dtype, row by row, then the group to a float64 total.
 
     x.sum(0)      vector i: total[i] = 0
                   sequential group: vector i: open a; sequential s in group: update a x[s, i]
@@ -12,6 +12,7 @@ Takes placed reductions over outer axes, writes their part of the nest. Floating
 from __future__ import annotations
 
 import math
+from typing import Final
 
 import numpy as np
 
@@ -20,11 +21,18 @@ from fjit.core.ir import Var
 from fjit.core.meanings import start_value
 from fjit.lower import order
 from fjit.lower.build import Writer
-from fjit.lower.nest import UNIT, Close, Linear, Load, Loop, Open, Slot, Update, Value
+from fjit.lower.nest import UNIT, Close, Let, Linear, Load, Loop, Open, Slot, Stmt, Update, Value
+from fjit.optimize.cost import FLOPS
 from fjit.optimize.index import Axis
 from fjit.optimize.schedule import Placed
 
 BOOL, I64 = dtypes.BOOL, dtypes.I64
+SMALL: Final = 8
+"""Most operations of a body of which two vectors go side by side."""
+MAX_SIZE: Final = 24
+"""Most operations of a body that is repeated for each row of a group: one elementary function."""
+LONG: Final = frozenset({"sin", "cos", "tan"})
+"""Functions whose code is too long to repeat."""
 
 
 class Columns:
@@ -198,7 +206,6 @@ class Columns:
         """A loop over columns; in it the rows of a group, summed in registers, then folded."""
         writer = self.writer
         loop = self.open()
-        loop.unroll = 4
         accs = {}
         for number, q in enumerate(placed, first_acc):
             assert q.root.eqn is not None
@@ -213,8 +220,7 @@ class Columns:
             guard = writer.guard(q.guard)
             value = writer.value(q.root.operand, q.at)
             writer.place(Update(accs[q.root.var], value, guard), writer.depth)
-        if len(rows.body) > 2 * len(placed) + 2:
-            rows.unroll = loop.unroll = 1
+        loop.unroll, rows.unroll = _unrolled(rows.body)
         writer.close(rows)
         for q in placed:
             assert q.root.eqn is not None
@@ -239,6 +245,20 @@ class Columns:
         if word == dtype:
             return values[0]
         return self.writer.let("convert", (values[0],), (word,), dtype)
+
+
+def _unrolled(body: list[Stmt]) -> tuple[int, int]:
+    """Vectors side by side and rows a round of a walk through a group.
+
+    All rows of a group in one round give each load instruction a stride of its own, which the
+    processor foresees. Two vectors fill what one chain of sums leaves idle; with more, one round
+    fills the processor's window and the next round's loads wait.
+    """
+    ops = [s.op for s in body if isinstance(s, Let)]
+    size = len(body) + sum(FLOPS.get(op, 1) - 1 for op in ops)
+    if size > MAX_SIZE or not LONG.isdisjoint(ops):
+        return 1, 1
+    return (2 if size <= SMALL else 1), order.GROUP
 
 
 class Partials:

@@ -4,7 +4,7 @@ Takes extents, dtypes and operations, gives how a reduction is cut up. Invariant
 neither on the number of threads nor on what the reduction is fused with (docs/numerics.md).
 
     sum of 10^6 float32 along the vector axis     chunks of 66,560, blocks of 1024, 64 lanes
-    column sums of 1000 rows                      groups of 32 rows in float32, then float64
+    column sums of 1000 rows                      groups of 16 rows in float32, then float64
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fjit.optimize.schedule import Placed
 
 BLOCK: Final = 1024
 """Elements along the vector axis after which running lanes are added to float64 lanes."""
-GROUP: Final = 32
+GROUP: Final = 16
 """Rows that a column sum adds in its own dtype before they are added to the float64 total."""
 CHUNK: Final = 1 << 16
 MAX_CHUNKS: Final = 32
