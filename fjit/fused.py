@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from operator import is_
 from types import FunctionType, MethodType
 from typing import Any, Final, NamedTuple
 
@@ -25,35 +26,45 @@ import optree
 
 from fjit.core import tree
 from fjit.core.interpreter import interpret
-from fjit.core.ir import Program, Var
+from fjit.core.ir import Program
 from fjit.core.trace import current
+from fjit.entries import (
+    MAX_PATHS,
+    Branches,
+    Call,
+    Entry,
+    check_paths,
+    check_ranges,
+    hashable,
+    kind_of,
+    kind_of_array,
+    memory_of,
+    overlapping_captures,
+    plan_for,
+)
 from fjit.errors import (
-    BRANCH_ADVICE,
-    BranchError,
-    FjitError,
-    FjitTypeError,
     FjitValueError,
     ReadOnlyError,
     UnsupportedError,
 )
 from fjit.frontend import overlap
 from fjit.frontend.binding import hooks
-from fjit.frontend.function import Traced, input_aval, trace_function
-from fjit.frontend.guards import Guard, Reads
+from fjit.frontend.function import Traced, trace_function
+from fjit.frontend.guards import Reads
 from fjit.frontend.paths import Attr
 from fjit.frontend.rebind import Rebound, rebind
 from fjit.frontend.session import Session, place_of
 from fjit.lower.build import Memory
 from fjit.optimize.pipeline import optimize
-from fjit.optimize.plan import Plan, plan
 from fjit.report import build, lowered
 from fjit.report.report import Report
+from fjit.runtime import entry as native
 from fjit.runtime.executable import Executable, Options, address_of, clear_kernels
 from fjit.runtime.host import host
 from fjit.runtime.outputs import result_of
+from fjit.runtime.records import Record, record_of
 
 MAX_ENTRIES: Final = 256
-MAX_PATHS: Final = 8
 _STATIC: Final = (str, bytes, np.dtype, type, FunctionType, slice, Enum)
 
 
@@ -82,54 +93,7 @@ class Choices:
     width: int = 0
 
 
-class _Call(NamedTuple):
-    """A call taken apart: traced leaves, their key, how to rebuild the arguments."""
-
-    leaves: list[Any]
-    key: tuple[Any, ...]
-    spec: optree.PyTreeSpec
-    dynamic: tuple[bool, ...]
-    values: list[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Branches:
-    """The Python branches of a trace: a program for their conditions, and the values they had."""
-
-    program: Program
-    executable: Executable | None
-    values: tuple[bool | int, ...]
-
-    def hold(self, arguments: list[Any]) -> bool:
-        """Whether the arguments lead through the same branches."""
-        if self.executable is None:
-            found: Sequence[Any] = interpret(self.program, *arguments)
-        else:
-            try:
-                found = self.executable.run(arguments)[0]
-            except FjitError:  # an error on another path than these arguments take
-                return False
-        pairs = zip(found, self.values, strict=True)
-        return all(type(v)(a.reshape(())[()]) == v for a, v in pairs)
-
-
-@dataclass(slots=True, eq=False)
-class Entry:
-    """One trace with its guards, compiled for one kind of arguments."""
-
-    traced: Traced
-    program: Program
-    plan: Plan
-    executable: Executable | None
-    guards: tuple[Guard, ...]
-    once: bool
-    branches: Branches | None
-    memory: tuple[Memory, ...]
-    kinds: dict[int, tuple[Any, ...]]
-    watched: bool  # whether captured arrays may share memory with arguments in a way that matters
-
-
-class Fused:
+class Fused(native.NativeCallable):
     """A fused function; call it like the original. Made by `fuse`."""
 
     def __init__(self, function: Callable[..., Any], choices: Choices) -> None:
@@ -174,7 +138,7 @@ class Fused:
     def __repr__(self) -> str:
         return f"<fused {getattr(self.function, '__qualname__', self.function)!s}>"
 
-    def _take_apart(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> _Call:
+    def _take_apart(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Call:
         leaves, spec = tree.flatten((args, keywords))
         static = self._static_leaves(args, keywords) if self._positions else None
         dynamic: list[bool] = []
@@ -183,14 +147,14 @@ class Fused:
         for number, leaf in enumerate(leaves):
             if (static is not None and static[number]) or isinstance(leaf, _STATIC):
                 dynamic.append(False)
-                parts.append((type(leaf), _hashable(leaf)))
+                parts.append((type(leaf), hashable(leaf)))
                 continue
             dynamic.append(True)
             traced.append(leaf)
-            parts.append(_kind(leaf))
+            parts.append(kind_of(leaf))
         if len(traced) > 1:
             self._note_sharing(traced, parts)
-        return _Call(traced, (spec, tuple(parts)), spec, tuple(dynamic), leaves)
+        return Call(traced, (spec, tuple(parts)), spec, tuple(dynamic), leaves)
 
     def _note_sharing(self, leaves: list[Any], parts: list[Any]) -> None:
         """Add to the key which arrays are the same and, if that matters, how they overlap."""
@@ -212,10 +176,11 @@ class Fused:
         return flags
 
     def _find(
-        self, call: _Call, args: tuple[Any, ...], keywords: dict[str, Any]
+        self, call: Call, args: tuple[Any, ...], keywords: dict[str, Any]
     ) -> tuple[Entry, list[Any]]:
         found = self._known(call)
         if found is not None:
+            self._offer(found[0], call, args, keywords)
             return found
         with self._lock:
             found = self._known(call)
@@ -225,7 +190,7 @@ class Fused:
             entry, call = self._make(call)
             if not entry.once:
                 known = self._entries.setdefault(call.key, [])
-                _check_paths(entry, known)
+                check_paths(entry, known)
                 known.insert(0, entry)
                 del known[MAX_PATHS:]
                 self._entries.move_to_end(call.key)
@@ -233,7 +198,7 @@ class Fused:
                     self._entries.popitem(last=False)
         return entry, self._all_arguments(entry, call)
 
-    def _known(self, call: _Call) -> tuple[Entry, list[Any]] | None:
+    def _known(self, call: Call) -> tuple[Entry, list[Any]] | None:
         """An entry that is valid for the call, and its arguments."""
         for entry in self._entries.get(call.key, ()):
             arguments = self._arguments(entry, call)
@@ -244,13 +209,39 @@ class Fused:
                 return entry, arguments
         return None
 
+    def _offer(
+        self, entry: Entry, call: Call, args: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> None:
+        """Let the native entry answer calls like this one, which came a second time."""
+        if entry.record == "":
+            with self._lock:
+                entry.record = self._record(entry, call, args, keywords)
+        if isinstance(entry.record, Record) and not self.knows(entry.record):
+            with self._lock:
+                self.publish(entry.record)
+
+    def _record(
+        self, entry: Entry, call: Call, args: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> Record | str:
+        """The record of calls like this one, or why they go through Python."""
+        if native.missing():
+            return native.missing()
+        if entry.executable is None:
+            return "the target is the interpreter"
+        same = len(args) == len(call.leaves) and all(map(is_, args, call.leaves))
+        if keywords or not same:
+            return "there are keyword arguments or containers"
+        if self._writes or entry.watched or entry.branches is not None:
+            return "the function writes into an array or branches on a traced value"
+        return record_of(entry.traced, entry.executable, entry.guards, self.function, call.leaves)
+
     def _used(self, key: tuple[Any, ...]) -> None:
         """Note a use, so that the entries used least recently are forgotten first."""
         with self._lock:
             if key in self._entries:
                 self._entries.move_to_end(key)
 
-    def _arguments(self, entry: Entry, call: _Call) -> list[Any] | None:
+    def _arguments(self, entry: Entry, call: Call) -> list[Any] | None:
         """The program's inputs for this call, or None if the entry is not valid for it."""
         function = self.function
         for guard in entry.guards:
@@ -261,7 +252,7 @@ class Fused:
                 return None
         arguments = self._all_arguments(entry, call)
         for position in entry.traced.captures:
-            if _kind_of_array(arguments[position]) != entry.kinds[position]:
+            if kind_of_array(arguments[position]) != entry.kinds[position]:
                 return None
         if entry.watched and not self._same_memory(entry, arguments, call):
             return None
@@ -269,16 +260,16 @@ class Fused:
             return None
         return arguments
 
-    def _same_memory(self, entry: Entry, arguments: list[Any], call: _Call) -> bool:
+    def _same_memory(self, entry: Entry, arguments: list[Any], call: Call) -> bool:
         """Whether captured arrays share memory with arguments just as they did in the trace."""
         traced = entry.traced
         for path, position in traced.aliases:
             array = path.read(self.function, call.values)
             if type(array) is not np.ndarray or place_of(array) != place_of(arguments[position]):
                 return False
-        return not _overlapping_captures(traced, arguments)
+        return not overlapping_captures(traced, arguments)
 
-    def _all_arguments(self, entry: Entry, call: _Call) -> list[Any]:
+    def _all_arguments(self, entry: Entry, call: Call) -> list[Any]:
         arguments = list(call.leaves)
         for position in range(len(arguments), len(entry.program.inputs)):
             capture = entry.traced.captures[position]
@@ -302,7 +293,7 @@ class Fused:
         return tree.unflatten(entry.traced.result_tree, results)
 
     # ---- tracing and compiling --------------------------------------------------------------
-    def _trace(self, call: _Call, *, follow: bool = True) -> tuple[Traced, Reads]:
+    def _trace(self, call: Call, *, follow: bool = True) -> tuple[Traced, Reads]:
         reads = Reads()
         holder: list[Rebound] = []
 
@@ -327,7 +318,7 @@ class Fused:
         places = [k for k, dynamic in enumerate(call.dynamic) if dynamic]
         return trace_function(run, call.leaves, paths, prepare, sharing, places, follow), reads
 
-    def _make(self, call: _Call, *, compile_code: bool = True) -> tuple[Entry, _Call]:
+    def _make(self, call: Call, *, compile_code: bool = True) -> tuple[Entry, Call]:
         start = time.perf_counter()
         traced, reads = self._trace(call)
         if traced.writes and not self._writes:
@@ -335,19 +326,19 @@ class Fused:
             if overlap.groups(call.leaves):
                 traced, reads = self._trace(call)
             call = self._take_apart(*tree.unflatten(call.spec, call.values))
-        _check_ranges(traced, call.leaves)
+        check_ranges(traced, call.leaves)
         self._traces += 1
         program = optimize(traced.program)
         arguments = list(call.leaves)
         for position in range(len(arguments), len(program.inputs)):
             arguments.append(traced.captures[position].array)
-        if _overlapping_captures(traced, arguments):
+        if overlapping_captures(traced, arguments):
             raise UnsupportedError(
                 "the function writes into an array that shares memory with another one, of which "
                 "one is an argument and one captured from outside: pass both as arguments"
             )
-        memory = tuple(_memory(a) for a in arguments)
-        planned = _plan(program, traced, arguments, self.choices.fusion)
+        memory = tuple(memory_of(a) for a in arguments)
+        planned = plan_for(program, traced, arguments, self.choices.fusion)
         executable = None
         if compile_code and self.choices.target != "interpreter":
             executable = Executable(planned, memory, self._options())
@@ -362,7 +353,7 @@ class Fused:
             bool(reads.effects),
             self._branches(traced, arguments, memory) if compile_code else None,
             memory,
-            {k: _kind_of_array(c.array) for k, c in traced.captures.items()},
+            {k: kind_of_array(c.array) for k, c in traced.captures.items()},
             bool(traced.aliases) or bool(traced.writes and traced.captures),
         )
         return entry, call
@@ -375,7 +366,7 @@ class Fused:
             return None
         atoms = tuple(b.atom for b in traced.branches)
         program = optimize(Program(traced.program.inputs, traced.program.eqns, atoms))
-        planned = _plan(program, replace(traced, results=(), writes=()), arguments, "auto")
+        planned = plan_for(program, replace(traced, results=(), writes=()), arguments, "auto")
         executable = None
         if self.choices.target != "interpreter":
             executable = Executable(planned, memory, self._options())
@@ -448,13 +439,14 @@ class Fused:
             for k in e.executable.kernels
         }
         return CacheInfo(
-            self._hits, self._misses, self._traces, self._compiles, self._seconds,
+            self._hits + self.answered, self._misses, self._traces, self._compiles, self._seconds,
             sum(kernels.values()),
         )  # fmt: skip
 
     def cache_clear(self) -> None:
         """Forget all traces and machine code of this function, and reset the counts."""
         with self._lock:
+            self.withdraw()
             self._entries.clear()
             self._hits = self._misses = self._traces = self._compiles = 0
             self._seconds = 0.0
@@ -486,49 +478,6 @@ def _static_positions(function: Callable[..., Any], names: tuple[str, ...]) -> f
     return frozenset({k for k, name in enumerate(known) if name in names} | {*names})
 
 
-def _hashable(value: Any) -> Any:
-    try:
-        hash(value)
-    except TypeError:
-        raise FjitTypeError(
-            f"a static argument must be hashable, and {type(value).__name__} is not; pass arrays "
-            "as ordinary arguments"
-        ) from None
-    return value
-
-
-def _kind(leaf: Any) -> tuple[Any, ...]:
-    """What of an argument a trace and its machine code depend on."""
-    if type(leaf) is np.ndarray:
-        return (leaf.dtype, leaf.shape, leaf.strides, leaf.flags.writeable)
-    aval, weak = input_aval(leaf, "an argument")
-    if isinstance(leaf, np.ndarray):
-        return (leaf.dtype, leaf.shape, leaf.strides, leaf.flags.writeable, type(leaf))
-    return (weak or aval.dtype, "scalar")
-
-
-def _overlapping_captures(traced: Traced, arguments: list[Any]) -> bool:
-    """Whether a written array meets the memory of a captured one that the trace took as another."""
-    written = [position for position, _ in traced.writes]
-    captured = [k for k, c in traced.captures.items() if not isinstance(c.path, overlap.Shared)]
-    if not written or not captured:
-        return False
-    arrays = [k for k, a in enumerate(arguments) if isinstance(a, np.ndarray)]
-    others = captured if not set(written) <= set(captured) else arrays
-    own = [k for k in written if k in arrays]
-    return overlap.meets(arguments, own, others)
-
-
-def _check_paths(entry: Entry, known: list[Entry]) -> None:
-    """Refuse the ninth way through the branches of one function for one kind of arguments."""
-    computed = [b for b in entry.traced.branches if b.atom not in entry.traced.program.inputs]
-    if computed and len(known) >= MAX_PATHS:
-        raise BranchError(
-            f"the branch at {computed[-1].where} led to {MAX_PATHS} different traces for one kind "
-            f"of arguments. {BRANCH_ADVICE}"
-        )
-
-
 def _refuse_changed_containers(
     spec: optree.PyTreeSpec, leaves: list[Any], arguments: tuple[Any, ...]
 ) -> None:
@@ -541,47 +490,3 @@ def _refuse_changed_containers(
         "argument), which a fused function does not do to its caller: return the new values, or "
         "change the arrays themselves in place, as in p.x[...] = value"
     )
-
-
-def _kind_of_array(value: Any) -> tuple[Any, ...]:
-    """What machine code depends on of an array; of anything else, what equals no array's."""
-    if type(value) is not np.ndarray:
-        return (type(value),)
-    return (value.dtype, value.shape, value.strides)
-
-
-def _check_ranges(traced: Traced, leaves: list[Any]) -> None:
-    """Python ints must fit the integer dtypes that they meet, as in NumPy."""
-    for position, low, high in traced.int_ranges:
-        if not low <= leaves[position] <= high:
-            dtype = np.min_scalar_type(low) if low else np.min_scalar_type(high)
-            raise OverflowError(f"Python integer {leaves[position]} out of bounds for {dtype}")
-
-
-def _memory(value: Any) -> Memory:
-    if isinstance(value, np.ndarray):
-        return Memory(value.strides, not value.dtype.isnative)
-    return Memory((), False, True)
-
-
-def _plan(
-    program: Program, traced: Traced, arguments: list[Any], fusion: str | Callable[[Any], bool]
-) -> Plan:
-    strides = {
-        var: tuple(s // a.itemsize for s in a.strides) if isinstance(a, np.ndarray) else ()
-        for var, a in zip(program.inputs, arguments, strict=True)
-    }
-    orders: dict[Var, tuple[int, ...]] = {}
-    for result in traced.results:
-        if result.output is not None:
-            atom = program.outputs[result.output]
-            if isinstance(atom, Var):
-                orders[atom] = result.order
-    for position, output in traced.writes:
-        atom = program.outputs[output]
-        array = arguments[position]
-        if isinstance(atom, Var):
-            steps = [-abs(s) for s in array.strides]
-            order = sorted(range(array.ndim), key=steps.__getitem__)
-            orders.setdefault(atom, tuple(order))
-    return plan(program, strides, orders, fusion)

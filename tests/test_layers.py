@@ -32,6 +32,7 @@ LAYERS = (
     ("backend",),
     ("runtime",),
     ("interop", "report"),
+    ("entries",),
     ("fused",),
     ("api",),
     ("oracle", "bench"),

@@ -18,6 +18,8 @@ CORPUS_FILE = str(Path(__file__).parent / "corpus.py")
 OUT_OF_BOUNDS = ("core/interpreter.py", "core/trace.py", "frontend/tracer.py", "frontend/numpy/",
                  "optimize/", "lower/", "backend/")  # fmt: skip
 LIBRARY = ("matmul-relu",)
+NESTED = ("distances",)  # results in containers other than a tuple
+JOINING = 4  # Python functions that put them there
 
 
 def codes_of(call: Callable[[], Any]) -> list[CodeType]:
@@ -66,12 +68,16 @@ def test_a_warm_call_runs_no_python_of_the_user(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in CORPUS if name not in LIBRARY])
 def test_the_number_of_python_calls_does_not_grow_with_the_program(name: str) -> None:
-    """A warm call of a one-kernel program costs a fixed handful of Python functions."""
+    """A warm call of a one-kernel program runs none, where a record describes it, or a handful."""
     case = CORPUS[name]
     fused = fjit.fuse(case.function)
-    fused(*case.arguments())
     arguments = case.arguments()
-    assert len(codes_of(lambda: fused(*arguments))) <= 80
+    for _ in range(2):
+        fused(*arguments)
+    record = fused.prepare(*arguments).record
+    ran = codes_of(lambda: fused(*arguments))
+    limit = 80 if isinstance(record, str) else 1 + JOINING * (name in NESTED)
+    assert len(ran) <= limit, record  # the lambda itself is one
 
 
 def test_new_values_run_no_python_either() -> None:

@@ -7,6 +7,7 @@ checks every equation with its type rule before it is recorded.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 import threading
@@ -143,6 +144,20 @@ class _Stack(threading.local):
 
 
 _stack = _Stack()
+_lock = threading.Lock()
+OPEN: Final = ctypes.c_int64(0)
+"""How many traces are open in all threads: native code does not look into Python's thread data."""
+
+
+def _after_fork_in_child() -> None:
+    """No other thread lives on, nor does its trace."""
+    global _lock  # noqa: PLW0603 - the child's own lock
+    _lock = threading.Lock()
+    OPEN.value = len(_stack.traces)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def current() -> Trace | None:
@@ -155,9 +170,13 @@ class open_trace:
 
     def __enter__(self) -> Trace:
         self.trace = Trace()
+        with _lock:
+            OPEN.value += 1
         _stack.traces.append(self.trace)
         return self.trace
 
     def __exit__(self, *_: object) -> None:
         _stack.traces.pop()
+        with _lock:
+            OPEN.value -= 1
         self.trace.open = False

@@ -43,6 +43,8 @@ import numpy as np
 
 from .paths import GONE, MISSING, Builtin, Global, Path, Source, builtins_of, source
 
+UNKNOWN: Final = object()
+"""The value of a guard that compares more than one object with what it was."""
 SIMPLE_TYPES: Final = frozenset(
     {type(None), bool, int, str, bytes, type(Ellipsis), type(NotImplemented), range}
 )
@@ -99,15 +101,19 @@ class Holds(Protocol):
 
 
 class Guard:
-    """One condition under which a trace is valid: `guard.holds(f)` checks, `guard.path` names."""
+    """One condition under which a trace is valid: `guard.holds(f)` checks, `guard.path` names.
 
-    __slots__ = ("holds", "path", "what")
+    Where the guard holds as long as one object stands at the path, that object is `value`.
+    """
 
-    def __init__(self, path: Path, what: str, holds: Holds) -> None:
+    __slots__ = ("holds", "path", "value", "what")
+
+    def __init__(self, path: Path, what: str, holds: Holds, value: object = UNKNOWN) -> None:
         """Keep the check; an exception inside it is for the check itself to turn into False."""
         self.path: Path = path
         self.what: str = what
         self.holds: Holds = holds
+        self.value: object = value
 
     def __repr__(self) -> str:
         """Say what must hold, for reports."""
@@ -126,7 +132,7 @@ def scalar_guard(path: Path, value: object, held: object = MISSING) -> Guard:
             now = get(name, MISSING)
             return now is value or (type(now) is kind and same_scalar(now, value))
 
-        return Guard(path, f"is {value!r}", holds_global)
+        return Guard(path, f"is {value!r}", holds_global, value)
 
     def holds(f: object, a: Sequence[object] = (), /) -> bool:
         try:
@@ -135,7 +141,7 @@ def scalar_guard(path: Path, value: object, held: object = MISSING) -> Guard:
             return False
         return now is value or (type(now) is kind and same_scalar(now, value))
 
-    return Guard(path, f"is {value!r}", holds)
+    return Guard(path, f"is {value!r}", holds, value)
 
 
 def identity_guard(path: Path, value: object, held: object = MISSING, what: str = "") -> Guard:
@@ -151,7 +157,7 @@ def identity_guard(path: Path, value: object, held: object = MISSING, what: str 
             except GONE:
                 return False
 
-        return Guard(path, what, holds_code)
+        return Guard(path, what, holds_code, value)
     if isinstance(value, MethodType):  # a bound method is a new object at each access
         return Guard(path, what, _equality(read, value))
 
@@ -161,7 +167,7 @@ def identity_guard(path: Path, value: object, held: object = MISSING, what: str 
         except GONE:
             return False
 
-    return Guard(path, what, holds)
+    return Guard(path, what, holds, value)
 
 
 def _equality(read: Source, value: object) -> Holds:

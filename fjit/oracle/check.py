@@ -23,9 +23,10 @@ from fjit.core.interpreter import interpret
 from fjit.core.ir import Aval, Program
 from fjit.core.trace import Trace
 from fjit.core.verify import verify
+from fjit.entries import Entry
 from fjit.frontend import views
 from fjit.frontend.function import Result
-from fjit.fused import Choices, Entry, Fused
+from fjit.fused import Choices, Fused
 from fjit.oracle.bounds import Bounded, Undetermined, bounded
 from fjit.oracle.compare import assert_leaf
 from fjit.oracle.memory import clone
@@ -43,6 +44,8 @@ class Path(NamedTuple):
 
 WIDTHS: Final = (1, 4, 8, 16)
 THREADS: Final = (1, 2)
+NATIVE: Final = "native call"
+CALLS: Final = ("first call", "second call", NATIVE)
 INTERPRETER: Final = Path("interpreter", Choices(target="interpreter", cache=False))
 UNFUSED: Final = Path("unfused", Choices(fusion="none", cache=False))
 FUSED: Final = tuple(
@@ -75,8 +78,9 @@ def check(f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
     """Compare `f(*args, **kwargs)` of NumPy with every path of fjit.
 
     The paths are the interpreter on the program and on its fused plan, and compiled kernels:
-    unfused, and fused at 1, 4, 8 and 16 lanes on 1 and 2 threads; each called twice, on equal
-    copies of the arguments that have the same layout. Results and arguments afterwards are
+    unfused, and fused at 1, 4, 8 and 16 lanes on 1 and 2 threads; each called twice, and a third
+    time where the native entry then answers, on equal copies of the arguments that have the same
+    layout. Results and arguments afterwards are
     compared: structure, types, dtypes, shapes, axis order, values. Where NumPy raises an error,
     every path must raise one of the same kind. `f` may change its arguments and nothing else.
 
@@ -109,7 +113,9 @@ def check_paths(
         compiled: Outcome | None = None
         for path in paths:
             fused = Fused(f, path.choices)
-            for call in ("first call", "second call"):
+            for call in CALLS:
+                if call == NATIVE and not fused.records:
+                    break
                 name = f"{path.name}, {call}"
                 got = _outcome(fused, given, spec)
                 if got.error is not None:
@@ -118,6 +124,8 @@ def check_paths(
                 if path.choices.target != "interpreter":
                     compiled = compiled or got
                     _compare(f"{name}, beside the first compiled path", got, compiled, EXACT)
+                if call == NATIVE and not fused.answered:
+                    raise AssertionError(f"{name}: the record of this call does not fit it")
     except AssertionError as error:
         raise AssertionError(f"{error}\n{_texts(entry)}") from error.__cause__
 

@@ -21,13 +21,14 @@ import numpy as np
 
 from fjit.report import machine
 from fjit.report.blocks import Block, Heading, Paragraph, Table, nbytes
-from fjit.runtime import llvm, threads
+from fjit.runtime import entry, llvm, threads
 from fjit.runtime.cache import default_cache
 from fjit.runtime.host import host
 
 CUDA_PACKAGES = ("cuda-python", "nvidia-nvvm", "nvidia-nvjitlink")
 TESTED_SYSTEMS = ("Linux",)
-LIMITS = ("FJIT_THREADING", "FJIT_NUM_THREADS", "OMP_NUM_THREADS", "FJIT_CPU", "FJIT_CACHE_DIR")
+LIMITS = ("FJIT_THREADING", "FJIT_NUM_THREADS", "OMP_NUM_THREADS", "FJIT_CPU", "FJIT_CACHE_DIR",
+          "FJIT_DISPATCH", "FJIT_RESULT_POOL")  # fmt: skip
 
 _EXTRA = re.compile(r"""^([\w.-]+).*;.*\bextra\s*==\s*['"]([\w-]+)['"]""")
 
@@ -45,7 +46,7 @@ class Finding:
 def findings() -> list[Finding]:
     """Everything looked for, in a fixed order."""
     return [
-        *_python(), _processor(), _llvm(), *_threads(), _blas(), *_cuda(), *_cache(),
+        *_python(), _processor(), _llvm(), *_threads(), _dispatch(), _blas(), *_cuda(), *_cache(),
         _settings(), *_extras(),
     ]  # fmt: skip
 
@@ -127,6 +128,17 @@ _BACKENDS = {
     "pool": "fjit's own pool",
     "none": "the calling thread",
 }
+
+
+def _dispatch() -> Finding:
+    """How calls of known kinds are answered."""
+    try:
+        missing = entry.missing()
+    except ValueError as error:
+        return Finding("calls", "none", _sentence(error), fatal=True)
+    if missing:
+        return Finding("calls", f"through Python, some 10 us each: {missing}")
+    return Finding("calls", "a native entry, some 0.1 us each")
 
 
 def _blas() -> Finding:

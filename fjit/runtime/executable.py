@@ -138,7 +138,7 @@ def _runner(target: CpuTarget) -> Callable[..., None]:
 
 
 @dataclass(slots=True)
-class _Native:
+class Native:
     """Kernels that run in one native call: rows of phase, table offset, tasks, grain, parallel."""
 
     steps: np.ndarray[Any, np.dtype[np.int64]]
@@ -174,6 +174,7 @@ class Executable:
         self.outputs = [a for a in self.program.outputs if isinstance(a, Var)]
         self.kernels: list[Compiled] = []
         self.compiles = 0
+        self.estimated_ns = 0.0
         self._symbols: dict[Sym, int] = {}
         self._place_memory()
         self._build()
@@ -205,7 +206,7 @@ class Executable:
     # ---- code -----------------------------------------------------------------------------
     def _build(self) -> None:
         table = Table()
-        self.steps: list[_Native | _Call] = []
+        self.steps: list[Native | _Call] = []
         rows: list[list[int]] = []
         by_eqn = {k.eqn: k for k in self.plan.kernels}
         for eqn in self.program.eqns:
@@ -235,14 +236,16 @@ class Executable:
         rows = []
         for number, phase in enumerate(nest.phases):
             address = compiled.module.address(f"phase{number}")
-            wide = int(phase.tasks > phase.grain and _is_wide(phase.elements, work))
+            spent = _estimate_ns(phase.elements, work)
+            self.estimated_ns += spent
+            wide = int(phase.tasks > phase.grain and spent > cost.SERIAL_NS)
             rows.append([address, offset, phase.tasks, phase.grain, wide])
         return rows
 
     def _flush(self, rows: list[list[int]]) -> None:
         if rows:
             steps = np.array(rows, np.int64)
-            self.steps.append(_Native(steps, steps.ctypes.data))
+            self.steps.append(Native(steps, steps.ctypes.data))
             rows.clear()
 
     def _symbol(self, sym: Sym) -> int:
@@ -288,13 +291,14 @@ class Executable:
         """What each call needs again, worked out once."""
         inputs = self.program.inputs
         self.empty = [0 if v.aval.bound else address_of(_NOTHING) for v in inputs]
-        self.makers = [_maker(v.aval, self.memory[v].strides) for v in self.results]
+        self.layouts = [layout(v.aval, self.memory[v].strides) for v in self.results]
+        self.makers = [_maker(how) for how in self.layouts]
         self.pointed = [
             k for k, v in enumerate(inputs) if not self.memory[v].scalar and v.aval.bound
         ]
         self.scalars = [(at, k, inputs[k].aval.dtype) for at, k in self.scalar_patches]
         self.temporaries = list(self.offsets.values())
-        self.wide = any(isinstance(s, _Native) and s.steps[:, 4].any() for s in self.steps)
+        self.wide = any(isinstance(s, Native) and s.steps[:, 4].any() for s in self.steps)
         self.dynamic = [k for k, v in enumerate(self.results) if not v.aval.is_static]
         place = {v: k for k, v in enumerate(self.results)}
         taken: set[int] = set()
@@ -373,7 +377,7 @@ class Executable:
         run = _runner(self.options.target)
         parallel = threads.address_of_parallel()
         for step in self.steps:
-            if isinstance(step, _Native):
+            if isinstance(step, Native):
                 run(base, step.address, len(step.steps), count, parallel)
             else:
                 self._call(step.eqn, table, arguments, results, scratch)
@@ -456,23 +460,39 @@ def _work(eqn: Eqn) -> int:
     return sum(cost.flops(e) for e in program.eqns if e.primitive.family == "elementwise") + 1
 
 
-def _is_wide(elements: int, work: int) -> bool:
-    return elements * (work * cost.OPERATION_NS + 0.1) > cost.SERIAL_NS
+def _estimate_ns(elements: int, work: int) -> float:
+    return elements * (work * cost.OPERATION_NS + 0.1)
 
 
-def _maker(aval: Aval, strides: tuple[int, ...]) -> Callable[[], Any]:
-    """Makes fresh arrays with axes in the order of `strides`; symbolic extents get their bound."""
+class Layout(NamedTuple):
+    """A fresh result: shape (symbolic extents at their bound), strides if not in C order."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    strides: tuple[int, ...] | None
+    pooled: bool
+
+
+def layout(aval: Aval, strides: tuple[int, ...]) -> Layout:
+    """How a result with axes in the order of `strides` is made."""
     shape = tuple(e if isinstance(e, int) else e.bound for e in aval.shape)
-    dtype = aval.dtype
     order = sorted(range(len(shape)), key=lambda k: -strides[k])
-    large = math.prod(shape) * dtype.itemsize >= POOLED_BYTES
+    pooled = math.prod(shape) * aval.dtype.itemsize >= POOLED_BYTES
     if order == list(range(len(shape))):
-        return (lambda: pooled(np.empty, shape, dtype)) if large else lambda: np.empty(shape, dtype)
-    packed, step = [0] * len(shape), dtype.itemsize
+        return Layout(shape, aval.dtype, None, pooled)
+    packed, step = [0] * len(shape), aval.dtype.itemsize
     for k in reversed(order):
         packed[k] = step
         step *= max(shape[k], 1)
-    pattern = np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, packed)
+    return Layout(shape, aval.dtype, tuple(packed), pooled)
+
+
+def _maker(how: Layout) -> Callable[[], Any]:
+    """Makes fresh arrays of one layout."""
+    shape, dtype, strides, large = how
+    if strides is None:
+        return (lambda: pooled(np.empty, shape, dtype)) if large else lambda: np.empty(shape, dtype)
+    pattern = np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, strides)
     return (lambda: pooled(np.empty_like, pattern)) if large else lambda: np.empty_like(pattern)
 
 

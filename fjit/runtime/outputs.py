@@ -15,6 +15,7 @@ import numpy as np
 
 from fjit.frontend import views
 from fjit.frontend.function import Result
+from fjit.runtime.executable import Layout
 
 
 def result_of(result: Result, outputs: Sequence[Any], arguments: list[Any]) -> Any:
@@ -39,12 +40,28 @@ def result_of(result: Result, outputs: Sequence[Any], arguments: list[Any]) -> A
     return value
 
 
+def is_laid_out(result: Result, how: Layout) -> bool:
+    """Whether an output made like `how` needs no copy into the result's memory order."""
+    if how.strides is None and len(how.shape) > 1 and result.order[:1] in ((), (0,)):
+        return True
+    made = _packed(how.shape, how.dtype.itemsize, range(len(how.shape)))
+    wanted = _packed(how.shape, how.dtype.itemsize, result.order)
+    pairs = zip(how.strides or made, wanted, how.shape, strict=True)
+    return all(have == want or extent <= 1 for have, want, extent in pairs)
+
+
+def _packed(shape: Sequence[int], itemsize: int, order: Sequence[int]) -> list[int]:
+    """Strides in bytes of a packed array with its axes in memory in `order`, outermost first."""
+    strides, step = [0] * len(shape), itemsize
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= max(shape[axis], 1)
+    return strides
+
+
 def _laid_out(value: Any, order: tuple[int, ...]) -> Any:
     """`value` with its axes in memory in `order`, outermost first; itself if it is so already."""
-    packed, step = [0] * value.ndim, value.itemsize
-    for axis in reversed(order):
-        packed[axis] = step
-        step *= max(value.shape[axis], 1)
+    packed = _packed(value.shape, value.itemsize, order)
     pairs = zip(value.strides, packed, value.shape, strict=True)
     if all(have == want or extent <= 1 for have, want, extent in pairs):
         return value

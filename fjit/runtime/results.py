@@ -89,6 +89,24 @@ def pooled(make: Callable[..., NDArray[Any]], *arguments: Any) -> NDArray[Any]:
     return allocate(make, *arguments)
 
 
+def native_handler() -> tuple[int, int]:
+    """Return the addresses of NumPy's `PyDataMem_SetHandler` and our handler's capsule, or zeros.
+
+    For native code that makes large arrays as `pooled` does.
+    """
+    _ready()
+    module = _process.module
+    if module is None:
+        return 0, 0
+    return _word(module.address("fjit_set_handler")), _word(module.address("fjit_capsule"))
+
+
+def numpy_function(place: int) -> int:
+    """Return the address of a function of NumPy's C interface, by its place in the table; or 0."""
+    table = _numpy_table()
+    return _word(table + 8 * place) if table else 0
+
+
 def clear() -> None:
     """Give the memory in the pool back to the system; arrays in use keep theirs."""
     if _process.module is not None:

@@ -107,6 +107,20 @@ def num_threads(requested: int | None = None) -> int:
     return max(most, 1)
 
 
+def native_limits() -> tuple[int, int]:
+    """Return the fixed limit of threads, and the address of `omp_get_max_threads` or 0.
+
+    What `num_threads` asks, for native code that asks it on every call.
+    """
+    state = _process.state or _ready()
+    if state.backend == "none":
+        return 1, 0
+    if state.openmp is None:
+        return state.limit, 0
+    get = state.openmp.library.omp_get_max_threads
+    return state.limit, ctypes.cast(get, ctypes.c_void_p).value or 0
+
+
 def measure_fork_join(threads: int | None = None, *, task_us: float = 100.0) -> float:
     """Return nanoseconds lost to starting and joining a team of `threads` (`num_threads()`).
 

@@ -1,0 +1,473 @@
+"""The native entry of a fused function as LLVM IR text: one vectorcall function, driven by records.
+
+Takes the layout of a record, gives the text of one module. A record is a table of 64-bit words that
+describes one kind of call: its arguments, its guards, its results and its kernels. The entry finds
+the record that fits a call, makes the results, fills in the kernels' table and runs them.
+Invariant: a call that no record fits, whatever the reason, goes to the callable's own `__call__`,
+with nothing changed; so nothing is compiled for a new kind of call, and only a record is added.
+
+    ptr fjit_entry(ptr callable, ptr args, i64 nargsf, ptr kwnames)        the vectorcall convention
+
+Object layouts are NumPy's and Python's public ones (numpy/ndarraytypes.h, floatobject.h); `entry`
+proves them on objects of this process before it uses this code.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from fjit.runtime.entry_run_ir import RUN
+
+STATE_OFFSET: Final = 24
+"""Where a callable holds the address of its state: behind its head and the entry's address."""
+MAX_ARGUMENTS: Final = 64
+MAX_RESULTS: Final = 16
+
+RECORD: Final = (
+    "busy", "hits", "nargs", "args", "nguards", "guards", "ncaptures", "captures", "ninputs",
+    "empty", "pointed",
+    "nresults", "results", "ntemps", "temps", "npatches", "patches", "ninner", "inner",
+    "nscalars", "scalars", "nshared", "shared", "nprivate", "private", "private_from",
+    "per_worker", "words", "template", "status_at", "nsteps", "steps", "wide", "threads",
+    "unlocked", "scratch", "finisher", "single",
+)  # fmt: skip
+"""Words of a record; a plural after its count is the address of a list."""
+
+ARRAY, FLOAT, INT, BOOL = range(4)
+ARGUMENT_WORDS: Final = 8
+"""kind, dtype, ndim, writeable (-1: either), address of shape and strides, first argument with the
+same data, low, high.
+"""
+ITEM, CELL, CODE, ATTRIBUTE, CALL, CONSTANT = range(6)
+GUARD_WORDS: Final = 4
+"""kind, container, key, value; a value of 0 in a dict is that of a missing name. Of a captured
+array the value is the address of the words of an argument.
+"""
+RESULT_WORDS: Final = 6
+"""dtype, ndim, address of the shape, address of the strides or 0, pooled, scalar."""
+
+_HEAD = """
+@fjit_array_type = global ptr null
+@fjit_float_type = global ptr null
+@fjit_int_type = global ptr null
+@fjit_true = global ptr null
+@fjit_false = global ptr null
+@fjit_call_name = global ptr null       ; the str "__call__"
+@fjit_tracing = global ptr null         ; address of the number of open traces
+@fjit_new_array = global ptr null       ; PyArray_NewFromDescr
+@fjit_return_array = global ptr null    ; PyArray_Return
+@fjit_set_data = global ptr null        ; PyDataMem_SetHandler, or null where results are not pooled
+@fjit_data = global ptr null            ; the pool's handler
+@fjit_run_parallel = global ptr null    ; fjit_parallel
+@fjit_limit = global i64 1              ; threads
+@fjit_openmp_limit = global ptr null    ; omp_get_max_threads
+
+declare ptr @PyObject_VectorcallMethod(ptr, ptr, i64, ptr)
+declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
+declare ptr @PyObject_GetAttr(ptr, ptr)
+declare ptr @PyDict_GetItemWithError(ptr, ptr)
+declare ptr @PyCell_Get(ptr)
+declare ptr @PyFunction_GetCode(ptr)
+declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
+declare i64 @PyTuple_Size(ptr)
+declare ptr @PyTuple_New(i64)
+declare i32 @PyTuple_SetItem(ptr, i64, ptr)
+declare void @PyErr_Clear()
+declare void @Py_IncRef(ptr)
+declare void @Py_DecRef(ptr)
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare i32 @posix_memalign(ptr, i64, i64)
+declare void @free(ptr)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare i64 @llvm.smin.i64(i64, i64)
+declare i64 @llvm.smax.i64(i64, i64)
+
+define internal i64 @word(ptr %base, i64 %index) alwaysinline {
+  %at = getelementptr i64, ptr %base, i64 %index
+  %value = load i64, ptr %at
+  ret i64 %value
+}
+
+define internal ptr @pointer(ptr %base, i64 %index) alwaysinline {
+  %at = getelementptr ptr, ptr %base, i64 %index
+  %value = load ptr, ptr %at
+  ret ptr %value
+}
+
+define internal void @put(ptr %base, i64 %index, i64 %value) alwaysinline {
+  %at = getelementptr i64, ptr %base, i64 %index
+  store i64 %value, ptr %at
+  ret void
+}
+
+define internal void @add(ptr %base, i64 %index, i64 %more) alwaysinline {
+  %at = getelementptr i64, ptr %base, i64 %index
+  %old = load i64, ptr %at
+  %new = add i64 %old, %more
+  store i64 %new, ptr %at
+  ret void
+}
+"""
+
+_ENTRY = """
+; Memory that a record kept, when it goes.
+define void @fjit_entry_free(ptr %record) {
+  %slot = getelementptr i64, ptr %record, i64 {scratch}
+  %kept.word = atomicrmw xchg ptr %slot, i64 0 acquire
+  %kept = inttoptr i64 %kept.word to ptr
+  call void @free(ptr %kept)
+  ret void
+}
+
+; Anything unusual: the callable's own __call__, in Python.
+define internal ptr @in_python(ptr %self, ptr %args, i64 %nargs, ptr %kwnames) noinline {
+entry:
+  %plain = icmp eq ptr %kwnames, null
+  br i1 %plain, label %copy, label %named
+named:
+  %extra = call i64 @PyTuple_Size(ptr %kwnames)
+  br label %copy
+copy:
+  %more = phi i64 [ 0, %entry ], [ %extra, %named ]
+  %values = add i64 %nargs, %more
+  %all = add i64 %values, 1
+  %with = alloca ptr, i64 %all
+  store ptr %self, ptr %with
+  %rest = getelementptr ptr, ptr %with, i64 1
+  %bytes = shl i64 %values, 3
+  call void @llvm.memcpy.p0.p0.i64(ptr %rest, ptr %args, i64 %bytes, i1 false)
+  %positional = add i64 %nargs, 1
+  %name = load ptr, ptr @fjit_call_name
+  %r = call ptr @PyObject_VectorcallMethod(ptr %name, ptr %with, i64 %positional, ptr %kwnames)
+  ret ptr %r
+}
+
+define ptr @fjit_entry(ptr %self, ptr %args, i64 %nargsf, ptr %kwnames) {
+entry:
+  %values = alloca [MAX_ARGUMENTS x i64], align 64
+  %held = alloca [MAX_ARGUMENTS x ptr], align 64
+  %nargs = and i64 %nargsf, 9223372036854775807
+  %open.at = load ptr, ptr @fjit_tracing
+  %open = load i64, ptr %open.at
+  %quiet = icmp eq i64 %open, 0
+  %positional = icmp eq ptr %kwnames, null
+  %usual = and i1 %quiet, %positional
+  %state.at = getelementptr i8, ptr %self, i64 STATE_OFFSET
+  %state = load ptr, ptr %state.at
+  %some = icmp ne ptr %state, null
+  %go = and i1 %usual, %some
+  br i1 %go, label %head, label %python
+head:
+  %k = phi i64 [ 1, %entry ], [ %k.next, %next ]
+  %count = call i64 @word(ptr %state, i64 0)
+  %more = icmp sle i64 %k, %count
+  br i1 %more, label %try, label %python
+try:
+  %record = call ptr @pointer(ptr %state, i64 %k)
+  %same = call i1 @arguments_fit(ptr %record, ptr %args, i64 %nargs, ptr %values)
+  br i1 %same, label %guards, label %next
+guards:
+  call void @add(ptr %record, i64 {busy}, i64 1)
+  %holds = call i1 @guards_hold(ptr %record)
+  br i1 %holds, label %outside, label %leave
+outside:
+  %captured = call i1 @captures_fit(ptr %record, ptr %values, ptr %held)
+  br i1 %captured, label %run, label %leave
+leave:
+  call void @add(ptr %record, i64 {busy}, i64 -1)
+  br label %next
+next:
+  %k.next = add i64 %k, 1
+  br label %head
+run:
+  %result = call ptr @run(ptr %record, ptr %values)
+  %ncaptures = call i64 @word(ptr %record, i64 {ncaptures})
+  call void @drop(ptr %held, i64 %ncaptures)
+  call void @add(ptr %record, i64 {busy}, i64 -1)
+  %failed = icmp eq ptr %result, inttoptr (i64 1 to ptr)
+  br i1 %failed, label %python, label %done
+done:
+  ret ptr %result
+python:
+  %r = call ptr @in_python(ptr %self, ptr %args, i64 %nargs, ptr %kwnames)
+  ret ptr %r
+}
+"""
+
+_ARGUMENTS = """
+define internal i1 @same_words(ptr %a, ptr %b, i64 %n) alwaysinline {
+entry:
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %next, %body ]
+  %end = icmp sge i64 %i, %n
+  br i1 %end, label %done, label %body
+body:
+  %x = call i64 @word(ptr %a, i64 %i)
+  %y = call i64 @word(ptr %b, i64 %i)
+  %next = add i64 %i, 1
+  %same = icmp eq i64 %x, %y
+  br i1 %same, label %head, label %done
+done:
+  %all = phi i1 [ true, %head ], [ false, %body ]
+  ret i1 %all
+}
+
+; dtype, rank, shape, strides and writeability; gives the address of the data, or 0.
+define internal i64 @array_fits(ptr %object, ptr %kind) {
+entry:
+  %type = call ptr @pointer(ptr %object, i64 1)
+  %array = load ptr, ptr @fjit_array_type
+  %is.array = icmp eq ptr %type, %array
+  br i1 %is.array, label %head, label %no
+head:
+  %dtype = call i64 @word(ptr %object, i64 7)
+  %dtype.want = call i64 @word(ptr %kind, i64 1)
+  %same.dtype = icmp eq i64 %dtype, %dtype.want
+  %ndim.at = getelementptr i8, ptr %object, i64 24
+  %ndim.32 = load i32, ptr %ndim.at
+  %ndim = zext i32 %ndim.32 to i64
+  %ndim.want = call i64 @word(ptr %kind, i64 2)
+  %same.ndim = icmp eq i64 %ndim, %ndim.want
+  %flags.at = getelementptr i8, ptr %object, i64 64
+  %flags = load i32, ptr %flags.at
+  %writeable.32 = and i32 %flags, 1024
+  %writeable = zext i32 %writeable.32 to i64
+  %writeable.want = call i64 @word(ptr %kind, i64 3)
+  %equal.flag = icmp eq i64 %writeable, %writeable.want
+  %any.flag = icmp slt i64 %writeable.want, 0
+  %same.flag = or i1 %equal.flag, %any.flag
+  %both = and i1 %same.dtype, %same.ndim
+  %all = and i1 %both, %same.flag
+  br i1 %all, label %extents, label %no
+extents:
+  %want = call ptr @pointer(ptr %kind, i64 4)
+  %shape = call ptr @pointer(ptr %object, i64 4)
+  %same.shape = call i1 @same_words(ptr %shape, ptr %want, i64 %ndim)
+  br i1 %same.shape, label %steps, label %no
+steps:
+  %strides = call ptr @pointer(ptr %object, i64 5)
+  %strides.want = getelementptr i64, ptr %want, i64 %ndim
+  %same.strides = call i1 @same_words(ptr %strides, ptr %strides.want, i64 %ndim)
+  br i1 %same.strides, label %yes, label %no
+yes:
+  %data = call i64 @word(ptr %object, i64 2)
+  ret i64 %data
+no:
+  ret i64 0
+}
+
+; Whether the first array with the same data is the one that it was in the trace.
+define internal i1 @shares_as_before(ptr %kinds, ptr %values, i64 %i, i64 %data, i64 %first) {
+entry:
+  br label %head
+head:
+  %j = phi i64 [ 0, %entry ], [ %j.next, %next ]
+  %end = icmp sge i64 %j, %i
+  br i1 %end, label %found, label %body
+body:
+  %at = mul i64 %j, ARGUMENT_WORDS
+  %kind = call i64 @word(ptr %kinds, i64 %at)
+  %other = call i64 @word(ptr %values, i64 %j)
+  %is.array = icmp eq i64 %kind, ARRAY
+  %same = icmp eq i64 %other, %data
+  %hit = and i1 %is.array, %same
+  br i1 %hit, label %found, label %next
+next:
+  %j.next = add i64 %j, 1
+  br label %head
+found:
+  %right = icmp eq i64 %j, %first
+  ret i1 %right
+}
+
+define internal i1 @arguments_fit(ptr %record, ptr %args, i64 %nargs, ptr %values) {
+entry:
+  %overflow = alloca i32
+  %want = call i64 @word(ptr %record, i64 {nargs})
+  %kinds = call ptr @pointer(ptr %record, i64 {args})
+  %same.count = icmp eq i64 %nargs, %want
+  br i1 %same.count, label %head, label %no
+head:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %keep ]
+  %end = icmp sge i64 %i, %nargs
+  br i1 %end, label %yes, label %body
+body:
+  %object = call ptr @pointer(ptr %args, i64 %i)
+  %type = call ptr @pointer(ptr %object, i64 1)
+  %at = mul i64 %i, ARGUMENT_WORDS
+  %kind = getelementptr i64, ptr %kinds, i64 %at
+  %which = load i64, ptr %kind
+  switch i64 %which, label %no [ i64 ARRAY, label %array  i64 FLOAT, label %float
+                                 i64 INT, label %int  i64 BOOL, label %bool ]
+array:
+  %data = call i64 @array_fits(ptr %object, ptr %kind)
+  %fits = icmp ne i64 %data, 0
+  br i1 %fits, label %sharing, label %no
+sharing:
+  %first = call i64 @word(ptr %kind, i64 5)
+  %shared = call i1 @shares_as_before(ptr %kinds, ptr %values, i64 %i, i64 %data, i64 %first)
+  br i1 %shared, label %keep, label %no
+float:
+  %float.type = load ptr, ptr @fjit_float_type
+  %is.float = icmp eq ptr %type, %float.type
+  br i1 %is.float, label %float.value, label %no
+float.value:
+  %bits = call i64 @word(ptr %object, i64 2)
+  br label %keep
+int:
+  %int.type = load ptr, ptr @fjit_int_type
+  %is.int = icmp eq ptr %type, %int.type
+  br i1 %is.int, label %int.value, label %no
+int.value:
+  %number = call i64 @PyLong_AsLongLongAndOverflow(ptr %object, ptr %overflow)
+  %over = load i32, ptr %overflow
+  %exact = icmp eq i32 %over, 0
+  %low = call i64 @word(ptr %kind, i64 6)
+  %high = call i64 @word(ptr %kind, i64 7)
+  %above = icmp sge i64 %number, %low
+  %below = icmp sle i64 %number, %high
+  %between = and i1 %above, %below
+  %good = and i1 %between, %exact
+  br i1 %good, label %keep, label %no
+bool:
+  %true = load ptr, ptr @fjit_true
+  %false = load ptr, ptr @fjit_false
+  %is.true = icmp eq ptr %object, %true
+  %is.false = icmp eq ptr %object, %false
+  %is.bool = or i1 %is.true, %is.false
+  %truth = zext i1 %is.true to i64
+  br i1 %is.bool, label %keep, label %no
+keep:
+  %value = phi i64 [ %data, %sharing ], [ %bits, %float.value ], [ %number, %int.value ],
+                   [ %truth, %bool ]
+  call void @put(ptr %values, i64 %i, i64 %value)
+  %i.next = add i64 %i, 1
+  br label %head
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+"""
+
+_GUARDS = """
+; What a guard or a captured array reads now, as a reference of our own; null if it is not there.
+define internal ptr @read(ptr %guard) {
+entry:
+  %which = load i64, ptr %guard
+  %holder = call ptr @pointer(ptr %guard, i64 1)
+  %key = call ptr @pointer(ptr %guard, i64 2)
+  switch i64 %which, label %constant [ i64 ITEM, label %item  i64 CELL, label %cell
+                                       i64 CODE, label %code  i64 ATTRIBUTE, label %attribute
+                                       i64 CALL, label %call ]
+item:
+  %found = call ptr @PyDict_GetItemWithError(ptr %holder, ptr %key)
+  %missing = icmp eq ptr %found, null
+  br i1 %missing, label %none, label %own
+code:
+  %now = call ptr @PyFunction_GetCode(ptr %holder)
+  br label %own
+constant:
+  br label %own
+own:
+  %value = phi ptr [ %found, %item ], [ %now, %code ], [ %holder, %constant ]
+  call void @Py_IncRef(ptr %value)
+  ret ptr %value
+cell:
+  %content = call ptr @PyCell_Get(ptr %holder)
+  ret ptr %content
+attribute:
+  %field = call ptr @PyObject_GetAttr(ptr %holder, ptr %key)
+  ret ptr %field
+call:
+  %verdict = call ptr @PyObject_Vectorcall(ptr %holder, ptr null, i64 0, ptr null)
+  ret ptr %verdict
+none:
+  ret ptr null
+}
+
+define internal i1 @guards_hold(ptr %record) {
+entry:
+  %n = call i64 @word(ptr %record, i64 {nguards})
+  %list = call ptr @pointer(ptr %record, i64 {guards})
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %keep ]
+  %end = icmp sge i64 %i, %n
+  br i1 %end, label %yes, label %body
+body:
+  %at = mul i64 %i, GUARD_WORDS
+  %guard = getelementptr i64, ptr %list, i64 %at
+  %want = call ptr @pointer(ptr %guard, i64 3)
+  %value = call ptr @read(ptr %guard)
+  %same = icmp eq ptr %value, %want
+  call void @Py_DecRef(ptr %value)
+  br i1 %same, label %keep, label %no
+keep:
+  %i.next = add i64 %i, 1
+  br label %head
+yes:
+  ret i1 true
+no:
+  call void @PyErr_Clear()
+  ret i1 false
+}
+
+; Reads the captured arrays anew, each held until the call is over, and puts their addresses behind
+; those of the arguments.
+define internal i1 @captures_fit(ptr %record, ptr %values, ptr %held) {
+entry:
+  %n = call i64 @word(ptr %record, i64 {ncaptures})
+  %list = call ptr @pointer(ptr %record, i64 {captures})
+  %nargs = call i64 @word(ptr %record, i64 {nargs})
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %keep ]
+  %end = icmp sge i64 %i, %n
+  br i1 %end, label %yes, label %body
+body:
+  %at = mul i64 %i, GUARD_WORDS
+  %capture = getelementptr i64, ptr %list, i64 %at
+  %kind = call ptr @pointer(ptr %capture, i64 3)
+  %object = call ptr @read(ptr %capture)
+  %slot = getelementptr ptr, ptr %held, i64 %i
+  store ptr %object, ptr %slot
+  %some = icmp ne ptr %object, null
+  br i1 %some, label %check, label %no
+check:
+  %data = call i64 @array_fits(ptr %object, ptr %kind)
+  %fits = icmp ne i64 %data, 0
+  br i1 %fits, label %keep, label %drop
+keep:
+  %place = add i64 %nargs, %i
+  call void @put(ptr %values, i64 %place, i64 %data)
+  %i.next = add i64 %i, 1
+  br label %head
+yes:
+  ret i1 true
+drop:
+  call void @Py_DecRef(ptr %object)
+  br label %no
+no:
+  call void @PyErr_Clear()
+  call void @drop(ptr %held, i64 %i)
+  ret i1 false
+}
+"""
+
+_NAMES = {
+    "STATE_OFFSET": STATE_OFFSET, "MAX_ARGUMENTS": MAX_ARGUMENTS, "MAX_RESULTS": MAX_RESULTS,
+    "ARGUMENT_WORDS": ARGUMENT_WORDS, "GUARD_WORDS": GUARD_WORDS, "RESULT_WORDS": RESULT_WORDS,
+    "ARRAY": ARRAY, "FLOAT": FLOAT, "INT": INT, "BOOL": BOOL,
+    "ITEM": ITEM, "CELL": CELL, "CODE": CODE, "ATTRIBUTE": ATTRIBUTE, "CALL": CALL,
+}  # fmt: skip
+_WORD = re.compile(r"\b(" + "|".join(_NAMES) + r")\b|\{(\w+)\}")
+
+
+def entry_ir() -> str:
+    """Return the whole module's text, for CPython with its lock on a 64-bit machine."""
+    text = _HEAD + _ARGUMENTS + _GUARDS + RUN + _ENTRY
+    return _WORD.sub(lambda m: str(_NAMES[m[1]] if m[1] else RECORD.index(m[2])), text)

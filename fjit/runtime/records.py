@@ -1,0 +1,266 @@
+"""Records of known calls, for the native entry of a fused function.
+
+Takes an executable with what its trace found (arguments, guards, results), gives a `Record`: words
+that the code of entry_ir reads. Invariant: a record describes exactly the calls for which the
+Python path would run the same kernels on the same arrays; what it cannot describe has no record,
+and `refusal` says why.
+
+    f(x, 2.0), x float64[10]    ->    array of float64 (10,) strides (8,); float; one result, ...
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import optree
+
+from fjit.core import dtypes, tree
+from fjit.frontend.checks import Check, checks_of, reading_of
+from fjit.frontend.function import Traced
+from fjit.frontend.guards import Guard
+from fjit.frontend.paths import MISSING
+from fjit.runtime import entry, entry_ir, threads
+from fjit.runtime.executable import Executable, Native, address_of
+from fjit.runtime.outputs import is_laid_out
+
+MAX_SCRATCH: Final = 1 << 22
+"""Bytes of temporaries that a record keeps for itself; larger ones come from the common stock."""
+MAX_LOCKED_NS: Final = 20_000.0
+"""Kernels estimated to take longer let other Python threads run."""
+_KINDS: Final = {np.ndarray: entry_ir.ARRAY, float: entry_ir.FLOAT, int: entry_ir.INT,
+                 bool: entry_ir.BOOL}  # fmt: skip
+_SCALARS: Final = {float: dtypes.F64, int: dtypes.I64, bool: dtypes.BOOL}
+_CHECKS: Final = {
+    "item": entry_ir.ITEM, "cell": entry_ir.CELL, "code": entry_ir.CODE,
+    "attribute": entry_ir.ATTRIBUTE, "call": entry_ir.CALL, "constant": entry_ir.CONSTANT,
+}  # fmt: skip
+
+
+class Shape(NamedTuple):
+    """What of a call's result the record must know: which are scalars, and how to join several.
+
+    `finisher` makes the result from the outputs; None for a tuple of them.
+    """
+
+    scalars: tuple[bool, ...]
+    single: bool
+    finisher: Any
+
+
+class Record:
+    """The words of one kind of call, and all that they point to."""
+
+    def __init__(
+        self,
+        executable: Executable,
+        arguments: Sequence[Any],
+        ranges: dict[int, tuple[int, int]],
+        checks: Sequence[Check],
+        captures: Sequence[tuple[Check, Any]],
+        shape: Shape,
+    ) -> None:
+        self._kept: list[Any] = [executable]
+        steps = [s for s in executable.steps if isinstance(s, Native)]
+        outputs = self._results(executable, shape)
+        named = {
+            "nargs": len(arguments),
+            "args": self._words(self._arguments(arguments, ranges)),
+            "nguards": len(checks),
+            "guards": self._words([w for c in checks for w in self._check(c, self._value(c))]),
+            "ncaptures": len(captures),
+            "captures": self._words([w for c, a in captures for w in self._capture(c, a)]),
+            "ninputs": len(executable.program.inputs),
+            "empty": self._words(executable.empty),
+            "pointed": self._words(
+                [int(k in executable.pointed) for k in range(len(executable.program.inputs))]
+            ),
+            "nresults": len(executable.layouts),
+            "results": self._words(outputs),
+            "ntemps": len(executable.temporaries),
+            "temps": self._words(executable.temporaries),
+            **self._places(executable),
+            "private_from": executable.private_from,
+            "per_worker": executable.per_worker,
+            "words": len(executable.template),
+            "template": address_of(executable.template),
+            "status_at": executable.status_at,
+            "nsteps": len(steps[0].steps) if steps else 0,
+            "steps": steps[0].address if steps else 0,
+            "wide": int(executable.wide),
+            "threads": executable.options.threads or 0,
+            "unlocked": int(executable.estimated_ns > MAX_LOCKED_NS),
+            "finisher": 0 if shape.finisher is None else self._keep(shape.finisher),
+            "single": int(shape.single),
+        }
+        self.words = np.array([named.get(name, 0) for name in entry_ir.RECORD], np.int64)
+        self.address = address_of(self.words)
+
+    def __del__(self) -> None:
+        if hasattr(self, "address"):
+            entry.free(self.address)
+
+    @property
+    def hits(self) -> int:
+        """Calls answered."""
+        return int(self.words[entry_ir.RECORD.index("hits")])
+
+    @property
+    def busy(self) -> bool:
+        """Whether a thread is in a call."""
+        return bool(self.words[entry_ir.RECORD.index("busy")])
+
+    # ---- words ----------------------------------------------------------------------------
+    def _words(self, numbers: Sequence[int]) -> int:
+        """The address of a list of words."""
+        words = np.array(numbers, np.int64)
+        self._kept.append(words)
+        return address_of(words)
+
+    def _keep(self, value: object) -> int:
+        """The address of an object, which lives as long as the record."""
+        self._kept.append(value)
+        return id(value)
+
+    def _arguments(self, arguments: Sequence[Any], ranges: dict[int, tuple[int, int]]) -> list[int]:
+        words: list[int] = []
+        first: dict[int, int] = {}
+        for number, value in enumerate(arguments):
+            if type(value) is np.ndarray:
+                place = first.setdefault(address_of(value), number)
+                words += self._array(value, 1024 * value.flags.writeable, place)
+            else:
+                low, high = ranges.get(number, (-(2**63), 2**63 - 1))
+                low, high = max(low, -(2**63)), min(high, 2**63 - 1)
+                words += [_KINDS[type(value)], 0, 0, 0, 0, 0, low, high]
+        return words
+
+    def _array(self, array: Any, writeable: int, first: int = 0) -> list[int]:
+        extents = self._words([*array.shape, *array.strides])
+        dtype = self._keep(array.dtype)
+        return [entry_ir.ARRAY, dtype, array.ndim, writeable, extents, first, 0, 0]
+
+    def _value(self, check: Check) -> int:
+        return 0 if check.value is MISSING else self._keep(check.value)
+
+    def _check(self, check: Check, value: int) -> list[int]:
+        key = sys.intern(check.key) if type(check.key) is str else check.key
+        return [_CHECKS[check.kind], self._keep(check.holder), self._keep(key), value]
+
+    def _capture(self, check: Check, array: Any) -> list[int]:
+        return self._check(check, self._words(self._array(array, -1)))
+
+    def _results(self, executable: Executable, shape: Shape) -> list[int]:
+        words: list[int] = []
+        for how, scalar in zip(executable.layouts, shape.scalars, strict=True):
+            strides = 0 if how.strides is None else self._words(how.strides)
+            extents = self._words(how.shape)
+            dtype = self._keep(how.dtype)
+            words += [dtype, len(how.shape), extents, strides, int(how.pooled), int(scalar)]
+        return words
+
+    def _places(self, executable: Executable) -> dict[str, int]:
+        """Lists of pairs: a place in the kernels' table, and what to put there."""
+        pairs = {
+            "patches": zip(executable.patch_at, executable.patch_from, strict=True),
+            "inner": zip(executable.inner_at, executable.inner_offset, strict=True),
+            "scalars": [(at, k) for at, k, _ in executable.scalars],
+            "shared": executable.shared,
+            "private": [(at, offset) for at, offset, _ in executable.private],
+        }
+        named: dict[str, int] = {}
+        for name, listed in pairs.items():
+            flat = [int(w) for pair in listed for w in pair]
+            named["n" + name] = len(flat) // 2
+            named[name] = self._words(flat)
+        return named
+
+
+def record_of(
+    traced: Traced,
+    executable: Executable,
+    guards: Iterable[Guard],
+    function: object,
+    leaves: Sequence[Any],
+) -> Record | str:
+    """The record of calls of one trace like this one with `leaves`, or why there is none.
+
+    The guards hold now; the leaves are the arguments themselves, all of them traced.
+    """
+    captures: list[tuple[Check | None, Any]] = []
+    for position in range(len(leaves), len(executable.program.inputs)):
+        capture = traced.captures[position]
+        if capture.path is None:
+            captures.append((Check("constant", capture.array), capture.array))
+        else:
+            reading = reading_of(capture.path, function)
+            captures.append((reading, capture.path.read(function)))
+    reason = refusal(traced, executable, leaves, captures)
+    if reason:
+        return reason
+    ranges: dict[int, tuple[int, int]] = {}
+    for position, low, high in traced.int_ranges:
+        known = ranges.get(position, (low, high))
+        ranges[position] = max(low, known[0]), min(high, known[1])
+    checks = [c for g in guards for c in checks_of(g, function)]
+    known_captures = [(c, a) for c, a in captures if c is not None]
+    return Record(executable, leaves, ranges, checks, known_captures, _shape(traced))
+
+
+def _shape(traced: Traced) -> Shape:
+    spec, count = traced.result_tree, len(traced.results)
+    scalars = tuple(r.is_scalar for r in traced.results)
+    if spec.is_leaf():
+        return Shape(scalars, True, None)
+    if spec == tree.flatten((0,) * count)[1]:
+        return Shape(scalars, False, None)
+    return Shape(scalars, False, _finisher(spec))
+
+
+def _finisher(spec: optree.PyTreeSpec) -> Any:
+    return lambda *leaves: tree.unflatten(spec, leaves)
+
+
+def refusal(
+    traced: Traced,
+    executable: Executable,
+    arguments: Sequence[Any],
+    captures: Sequence[tuple[Check | None, Any]],
+) -> str:
+    """Why a call of this kind cannot have a record, or nothing."""
+    if traced.writes or traced.branches:
+        return "the function writes into an argument or branches on a traced value"
+    if not all(_is_plain(r, k) for k, r in enumerate(traced.results)):
+        return "a result is an argument, a constant, or returned twice"
+    if any(type(a) not in _KINDS for a in arguments):
+        return "an argument is neither an array nor a Python number"
+    if len(arguments) + len(captures) > entry_ir.MAX_ARGUMENTS:
+        return f"there are more than {entry_ir.MAX_ARGUMENTS} arguments and captured arrays"
+    if any(c is None or type(a) is not np.ndarray for c, a in captures):
+        return "a captured value is read in Python"
+    if len(executable.steps) > 1 or not all(isinstance(s, Native) for s in executable.steps):
+        return "there is a library call between the kernels"
+    if executable.dynamic:
+        return "a result has as many elements as a mask selects"
+    if not executable.plain or len(executable.results) != len(traced.results):
+        return "a result is an argument, a constant, or returned twice"
+    if not 0 < len(executable.results) <= entry_ir.MAX_RESULTS:
+        return f"there are more than {entry_ir.MAX_RESULTS} results, or none"
+    pairs = zip(traced.results, executable.layouts, strict=True)
+    if not all(is_laid_out(r, how) for r, how in pairs):
+        return "a result is copied into another memory order"
+    if any(d != _SCALARS.get(type(arguments[k]) if k < len(arguments) else type(None))
+           for _, k, d in executable.scalars):  # fmt: skip
+        return "a number has another dtype than its Python type"
+    team = threads.native_limits()[0] if executable.wide else 1
+    if executable.private_from + executable.per_worker * min(team, 1024) > MAX_SCRATCH:
+        return "the temporaries are large"
+    return ""
+
+
+def _is_plain(result: Any, number: int) -> bool:
+    """Whether a result is the program's output of that number as it is, or its only element."""
+    plain = result.argument is None and result.output == number
+    return plain and result.weak is None and not result.swapped
