@@ -1,4 +1,4 @@
-"""The native entry: which calls it answers, that it notices what changed, and that it leaks nothing.
+"""The native entry: which calls it answers, that it notices changes, and that it leaks nothing.
 
 `answers(f, *args)` says whether a call was answered natively; every test compares with NumPy too.
 """
