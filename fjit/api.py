@@ -134,8 +134,7 @@ def make_program(function: Callable[..., Any]) -> Callable[..., Program]:
     fused = function if isinstance(function, Fused) else Fused(function, Choices())
 
     def program(*args: Any, **keywords: Any) -> Program:
-        call = fused._take_apart(args, keywords)
-        return optimize(fused._trace(call, follow=False)[0].program)
+        return optimize(fused.trace(*args, **keywords))
 
     return program
 

@@ -383,6 +383,10 @@ class Fused(native.NativeCallable):
         call = self._take_apart(args, keywords)
         return self._find(call, args, keywords)[0]
 
+    def trace(self, *args: Any, **keywords: Any) -> Program:
+        """The program of a call with these arguments as it was recorded, nothing simplified."""
+        return self._trace(self._take_apart(args, keywords), follow=False)[0].program
+
     def explain(
         self, *args: Any, compile: bool = True, measure: bool = False, **keywords: Any
     ) -> Report:

@@ -16,6 +16,7 @@ import numpy as np
 from fjit.bench import bandwidth as b
 from fjit.bench import loops as o
 from fjit.bench import mathematics as m
+from fjit.bench import traces as t
 from fjit.errors import FjitValueError
 
 Shape: TypeAlias = tuple[int, ...]
@@ -24,6 +25,7 @@ Maker: TypeAlias = Callable[[Shape, Any, np.random.Generator], tuple[Any, ...]]
 STEADY: Final = "steady"  # the same call again and again
 SHAPES: Final = "shapes"  # each call with arrays of a new shape
 FIRST: Final = "first"  # each call with a function never called before
+TRACE: Final = "trace"  # tracing alone, an operation of the program
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,11 @@ CASES: Final[tuple[Case, ...]] = (
     Case("first", "chain of 30", o.chain_of_30, two, ((1000, 100),), kind=FIRST),
     Case("first", "chain of 390", o.chain_of_390, two, ((1000, 100),), 10.0, kind=FIRST),
     Case("first", "layernorm", m.layer_norm, with_row(2), ((1000, 100),), kind=FIRST),
+    Case("tracing", "arithmetic", t.arithmetic, two, ((64, 64),), kind=TRACE),
+    Case("tracing", "less the maximum", t.shifted, two, ((64, 64),), kind=TRACE),
+    Case("tracing", "where, clip", t.selections, two, ((64, 64),), kind=TRACE),
+    Case("tracing", "slices, transposes", t.views, two, ((64, 64),), kind=TRACE),
+    Case("tracing", "standardise", t.statistics, two, ((64, 64),), kind=TRACE),
 )  # fmt: skip
 
 GROUPS: Final = tuple(dict.fromkeys(case.group for case in CASES))

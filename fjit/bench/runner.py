@@ -20,10 +20,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from fjit.bench.cases import SHAPES, STEADY, Case, Shape
+from fjit.bench.cases import SHAPES, STEADY, TRACE, Case, Shape
 from fjit.bench.peers import Call, Peer, convert, describe, reference
 from fjit.bench.timing import Effort, copier, interleaved
 from fjit.core import tree
+from fjit.fused import Choices, Fused
 
 DTYPES: Final = {"f32": np.float32, "f64": np.float64}
 # Largest difference relative to the largest magnitude: sums of millions of terms in another order.
@@ -82,6 +83,9 @@ class Wrong(Exception):
 def run(job: Job, peers: tuple[Peer, ...], effort: Effort) -> Row:
     """Check the case with each peer against NumPy, and time those that agree."""
     arguments, case = make(job), job.case
+    if case.kind == TRACE:
+        spent = _trace(case, arguments, effort)
+        return Row(case.group, case.name, job.shape, job.dtype, job.threads, times={"fjit": spent})
     row = Row(case.group, case.name, job.shape, job.dtype, job.threads)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -195,6 +199,14 @@ def _first(job: Job, calls: dict[str, tuple[Peer, Call]]) -> dict[str, list[floa
         call = peer.compile(job.case, job.count) or call
         seconds[name].append(_once(call, peer.arguments(arguments)))
     return seconds
+
+
+def _trace(case: Case, arguments: tuple[Any, ...], effort: Effort) -> float:
+    """Median seconds of tracing for each operation that the trace records."""
+    fused = Fused(case.function, Choices())
+    operations = len(fused.trace(*arguments).eqns)
+    seconds = interleaved({"fjit": lambda: fused.trace(*arguments)}, effort)
+    return statistics.median(seconds["fjit"]) / operations
 
 
 def _once(call: Call, arguments: tuple[Any, ...]) -> float:

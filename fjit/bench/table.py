@@ -20,7 +20,8 @@ from fjit.errors import FjitValueError
 
 FORMAT: Final = 1
 _MOVING: Final = ("bandwidth", "math")  # groups whose fraction of a copy means something
-_UNITS: Final = {"small": ("us", 1e6)}  # of a group; the others are in milliseconds
+# Of a group; the others are in milliseconds.
+_UNITS: Final = {"small": ("us", 1e6), "tracing": ("us", 1e6)}
 
 
 def render(rows: Sequence[Row]) -> str:

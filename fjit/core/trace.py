@@ -24,6 +24,7 @@ MAX_EQUATIONS: Final = 200_000
 _PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _NUMPY: Final = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
 _internal: dict[CodeType, bool] = {}
+_sources: dict[tuple[CodeType, int], Source] = {}
 
 
 def _is_internal(code: CodeType) -> bool:
@@ -38,7 +39,8 @@ def _is_internal(code: CodeType) -> bool:
 def user_frame() -> FrameType | None:
     """The innermost frame that belongs neither to fjit nor to NumPy."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _is_internal(frame.f_code):
+    known = _internal.get
+    while frame is not None and (known(frame.f_code) or _is_internal(frame.f_code)):
         frame = frame.f_back
     return frame
 
@@ -48,7 +50,11 @@ def user_source() -> Source | None:
     frame = user_frame()
     if frame is None:
         return None
-    return Source(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+    code, line = frame.f_code, frame.f_lineno
+    known = _sources.get((code, line))
+    if known is None:
+        known = _sources[code, line] = Source(code.co_filename, line, code.co_name)
+    return known
 
 
 def where() -> str:
@@ -101,7 +107,9 @@ class Trace:
 
     def emit(self, primitive: Primitive, *inputs: Atom, **params: object) -> Var:
         """Append `primitive[params] inputs`, or find it recorded already; gives its output."""
-        items: Params = tuple(sorted(params.items()))
+        items: Params = tuple(params.items())
+        if len(items) > 1:
+            items = tuple(sorted(items))
         key = (primitive, inputs, items)
         known = self._known.get(key)
         if known is not None:

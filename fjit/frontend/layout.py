@@ -27,6 +27,7 @@ def c_strides(shape: Shape) -> Strides:
     return tuple(reversed(strides))
 
 
+@lru_cache(maxsize=4096)
 def ordered_strides(shape: Shape, order: tuple[int, ...]) -> Strides:
     """Strides of a contiguous array whose axes, outermost first, are `order`."""
     strides, step = [0] * len(shape), 1
@@ -81,6 +82,7 @@ def join_order(ndim: int, operands: list[Strides]) -> tuple[int, ...]:
     return tuple(outer_first)
 
 
+@lru_cache(maxsize=4096)
 def iteration_order(shape: Shape, strides: Strides) -> tuple[int, ...]:
     """The axis order NumPy's iterator picks for one operand: as `k_order`, not as a copy's."""
     spread = (0 if e == 1 else s for e, s in zip(shape, strides, strict=True))
@@ -101,7 +103,8 @@ def _swaps(operands: list[Strides], outer: int, inner: int) -> bool | None:
     return verdict
 
 
-def result_strides(shape: Shape, operands: list[tuple[Shape, Strides]]) -> Strides:
+@lru_cache(maxsize=4096)
+def result_strides(shape: Shape, operands: tuple[tuple[Shape, Strides], ...]) -> Strides:
     """Strides of a fresh elementwise result of `shape` in K-order of its operands."""
     ndim = len(shape)
     c = c_strides(shape)

@@ -144,7 +144,7 @@ def convert(atom: Atom, dtype: DType) -> Atom:
 def broadcast_shapes(*shapes: Shape) -> Shape:
     """NumPy's broadcast shape; symbols must be the same symbol. Raises ShapeError."""
     first = shapes[0]
-    if all(s == first for s in shapes):
+    if shapes.count(first) == len(shapes):
         return first
     ndim = max(map(len, shapes))
     out: list[Any] = [1] * ndim
@@ -188,7 +188,7 @@ def finish(atom: Atom, operands: list[Operand]) -> Tracer:
     trace = current().trace
     if not shape:
         return from_atom(trace, atom)
-    strides = result_strides(shape, [(o.shape, o.strides) for o in operands if o.shape])
+    strides = result_strides(shape, tuple([(o.shape, o.strides) for o in operands if o.shape]))
     return from_atom(trace, atom, strides)
 
 

@@ -323,7 +323,7 @@ def _triangle(m: Any, k: Any, keep: Primitive) -> Tracer:
     chosen = trace.emit(p.select, holds, broadcast_to(x.atom, shape), trace.literal(0, x.dtype))
     triangle = shape[-2:]
     seen = [(triangle, c_strides(triangle)), (x.static_shape, x.element_strides)]
-    return arrays.array(chosen, result_strides(shape, seen))
+    return arrays.array(chosen, result_strides(shape, tuple(seen)))
 
 
 @implements(np.triu)
