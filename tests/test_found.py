@@ -46,6 +46,27 @@ def mean_of_one(a: Any) -> Any:
     return np.mean(total[total > -3])
 
 
+def rolled_gathers(a: Any) -> Any:
+    rows = np.take(a, [0, 3, 2, -1], axis=0)
+    return np.roll(np.take(rows, [0, 0, 0, -1], axis=1), 2, 1)
+
+
+def gather_written_backwards(a: Any) -> Any:
+    rows = np.take(a, [0, 0, 0, -1], axis=0)
+    rows[::-2] += 2
+    return rows
+
+
+def product_of_gathers(a: Any) -> Any:
+    rows = np.take(np.take(a, [0, 16, 8, -1], axis=0), np.arange(8)[::-1], axis=1)
+    scaled = rows * 4.1 + 3
+    return np.prod(scaled), np.sum(scaled), np.prod(scaled[scaled > 2])
+
+
+def scan_beside_a_total(a: Any) -> Any:
+    return np.cumsum(a, axis=0), a.sum()
+
+
 ZERO_STRIDES = np.broadcast_to(np.arange(9, dtype="u1").reshape(1, 3, 3), (4, 3, 3))
 
 FOUND: dict[str, tuple[Any, ...]] = {
@@ -81,6 +102,20 @@ FOUND: dict[str, tuple[Any, ...]] = {
     "gather under a join": (gathered_twice, np.ones((4, 7), "u4")),
     "scan beside its filter": (scan_beside_its_filter, np.arange(34, dtype="i4").reshape(17, 2)),
     "whole written backwards": (whole_backwards, np.arange(10, dtype="i1")),
+    "two gathers, rolled": (rolled_gathers, np.arange(96.0).reshape(4, 4, 2, 3)),
+    "gather written backwards": (gather_written_backwards, np.array([[3.0, 4.0]])),
+    "order of a product of gathers": (
+        product_of_gathers,
+        np.random.default_rng(0).random((17, 8)) * 3,
+    ),
+    "scan beside a total": (
+        scan_beside_a_total,
+        np.asfortranarray(np.random.default_rng(0).normal(size=(40, 37))),
+    ),
+    "cosines beside a huge argument": (
+        np.cos,
+        np.random.default_rng(0).normal(size=2000).astype("f4") * 3000,
+    ),
 }
 
 

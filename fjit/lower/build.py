@@ -345,9 +345,9 @@ class Writer:
             self.place(Scalar(out, slot, var.aval.dtype), 0)
             return out, None
         role = ("load", var, at)
-        self.under = under
+        before, self.under = self.under, under  # a gathered index is loaded on the way
         address = self.address(at, memory.strides, var.aval.dtype.itemsize, role)
-        self.under = None
+        self.under = before
         depth = self.linear_depth(address)
         if under is not None:
             depth = max(depth, self.depths[under])

@@ -11,7 +11,8 @@ from typing import Final
 from fjit.core.ir import Var
 from fjit.lower.build import Memory
 from fjit.optimize import demand
-from fjit.optimize.schedule import Schedule, axis_strides, root_reads
+from fjit.optimize.orders import axis_strides
+from fjit.optimize.schedule import Schedule, root_reads
 
 TILE_ROWS: Final = 8
 TILE_COLUMNS: Final = 256

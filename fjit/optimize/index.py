@@ -129,7 +129,7 @@ def span(index: Index) -> tuple[int, int] | None:
             top = max(term.extent - 1, 0)
         elif isinstance(term, Div):
             inner = span(term.inner)
-            if inner is None:
+            if inner is None or inner[0] < 0:  # the division is unsigned
                 return None
             top = inner[1] // term.by
         else:

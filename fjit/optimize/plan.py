@@ -21,15 +21,13 @@ from typing import Any, NamedTuple
 from fjit.core import primitives as p
 from fjit.core.ir import Atom, Eqn, Literal, Program, Var
 from fjit.core.show import show
-from fjit.frontend.layout import k_order
-from fjit.optimize import cost, demand, store
-from fjit.optimize import index as ix
+from fjit.optimize import demand, store
 from fjit.optimize.index import Holds
+from fjit.optimize.orders import Orders
 from fjit.optimize.schedule import (
     Refusal,
     Root,
     Schedule,
-    axis_strides,
     root_reads,
     schedule,
 )
@@ -159,10 +157,9 @@ class Planner:
         fusion: str | Choose,
     ) -> None:
         self.program = program
-        self.strides = dict(strides)
-        self.orders = orders
         self.fusion = fusion
         self.producers: dict[Var, Eqn] = {v: e for e in program.eqns for v in e.outputs}
+        self.orders = Orders(self.producers, strides, orders)
         self.rank = {e: k for k, e in enumerate(program.eqns)}
         self.decisions: list[Decision] = []
         self.kept: list[Decision] = []
@@ -215,28 +212,6 @@ class Planner:
                         self.calls.setdefault(atom, []).append(eqn)
         self._read_cache: dict[tuple[Root, ...], dict[Var, None]] = {}
         self.env = store.inline_env(self.producers, self.stored)
-
-    def layout(self, var: Var) -> tuple[int, ...]:
-        """Element strides of a stored value or input."""
-        known = self.strides.get(var)
-        if known is None:
-            order = self.orders.get(var)
-            if order is None:
-                order = self._natural_order(var)
-            known = self.strides[var] = cost.ordered_strides(var.aval, order)
-        return known
-
-    def _natural_order(self, var: Var) -> tuple[int, ...]:
-        """K-order of what a stored value is computed from, as NumPy lays out its temporaries."""
-        plain = tuple(range(var.aval.ndim))
-        eqn = self.producers.get(var)
-        if eqn is None or eqn.primitive.family not in store.INLINE or not var.aval.is_static:
-            return plain
-        at = store.axes_for(var)
-        axes = tuple(axis for i in at if (axis := ix.bare_axis(i)) is not None)
-        leaves = demand.walk({**self.env, var: eqn}, [(var, at)])[0]
-        rows = [axis_strides(leaf.at, self.layout(leaf.var), axes) for leaf in leaves]
-        return k_order(len(axes), sorted(rows, key=lambda r: r.count(0)))
 
     def _store_crossing(self, groups: list[_Group]) -> bool:
         """Store reductions and scans that other kernels read; True if any was found."""
@@ -316,7 +291,7 @@ class Planner:
         for root in roots:
             if root.eqn is None and self.producers[root.var].primitive.family in store.INLINE:
                 env[root.var] = self.producers[root.var]
-        return schedule(env, roots, self.layout)
+        return schedule(env, roots, self.orders)
 
     def _merge(self, groups: list[_Group]) -> list[_Group]:
         """Merge along data flow first, then groups that read the same values."""
@@ -432,7 +407,7 @@ class Planner:
                    and e.primitive is p.expand]  # fmt: skip
         eqns = _sorted([k.eqn for k in kernels] + calls + expands, self.program.inputs)
         program = Program(self.program.inputs, eqns, self.program.outputs)
-        layouts = {v: self.layout(v) for e in eqns for v in e.outputs}
+        layouts = {v: self.orders.layout(v) for e in eqns for v in e.outputs}
         order = {e: k for k, e in enumerate(eqns)}
         kernels.sort(key=lambda k: order[k.eqn])
         return Plan(program, tuple(kernels), tuple(self.decisions), layouts)

@@ -13,7 +13,7 @@ Invariant: a value computed from reductions reads them at the row it belongs to.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from fjit.frontend.layout import k_order
 from fjit.optimize import demand
 from fjit.optimize import index as ix
 from fjit.optimize.index import ZERO, Axis, Guard, Holds, Index, Indices, Lockstep
+from fjit.optimize.orders import Orders, axis_strides
 
 MAX_ROW_BUFFER = 1 << 18
 """Bytes of a row that a worker keeps for later stages."""
@@ -90,7 +91,23 @@ class Refusal(NamedTuple):
     reason: str
 
 
-Strides = Callable[[Var], tuple[int, ...]]
+class _InStep(Mapping[Var, Eqn]):
+    """The producers of filtered values among those of `env`."""
+
+    def __init__(self, env: demand.Env) -> None:
+        self.env = env
+
+    def __contains__(self, var: object) -> bool:
+        return isinstance(var, Var) and not var.aval.is_static and var in self.env
+
+    def __getitem__(self, var: Var) -> Eqn:
+        return self.env[var]
+
+    def __iter__(self) -> Iterator[Var]:
+        return (v for v in self.env if v in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 class _Space:
@@ -223,15 +240,15 @@ class _Draft:
         return _axes(tuple(i for k, i in enumerate(self.at) if k in axes))
 
 
-def schedule(env: demand.Env, roots: tuple[Root, ...], strides: Strides) -> Schedule | Refusal:
-    """Loops shared by `roots`, or a Refusal. `strides` gives element strides of stored values."""
+def schedule(env: demand.Env, roots: tuple[Root, ...], orders: Orders) -> Schedule | Refusal:
+    """Loops shared by `roots`, or a Refusal."""
     try:
-        return _schedule(env, roots, strides)
+        return _schedule(env, roots, orders)
     except demand.OutOfStepError:
         return Refusal("a filter's result is read by position, so it must be in memory")
 
 
-def _schedule(env: demand.Env, roots: tuple[Root, ...], strides: Strides) -> Schedule | Refusal:
+def _schedule(env: demand.Env, roots: tuple[Root, ...], orders: Orders) -> Schedule | Refusal:
     space = _Space(env)
     drafts = []
     for root in roots:
@@ -249,7 +266,7 @@ def _schedule(env: demand.Env, roots: tuple[Root, ...], strides: Strides) -> Sch
     refusal = _unify(env, drafts, results, primary, domain)
     if refusal is not None:
         return refusal
-    return _classify(env, drafts, results, domain, strides)
+    return _classify(env, drafts, results, domain, orders)
 
 
 def _leaves(env: demand.Env, draft: _Draft) -> list[demand.Leaf]:
@@ -310,7 +327,7 @@ def _classify(
     drafts: list[_Draft],
     results: dict[Var, _Draft],
     domain: tuple[Axis, ...],
-    strides: Strides,
+    orders: Orders,
 ) -> Schedule | Refusal:
     reads = {id(d): _leaves(env, d) for d in drafts}
     for draft in drafts:
@@ -319,7 +336,11 @@ def _classify(
             if producer is not None and leaf.at != producer.kept():
                 return Refusal(f"a result of {_name(producer)} is read at another row than its own")
     packs = any(d.packs for d in drafts)
-    loop_order = _packing_order(drafts, domain) if packs else _order(drafts, reads, domain, strides)
+    loop_order = (
+        _packing_order(drafts, domain) if packs else _loop_order(env, drafts, domain, orders)
+    )
+    if isinstance(loop_order, Refusal):
+        return loop_order
     scans = {_scanned(d) for d in drafts if d.root.kind == "cumulative"}
     used = set(domain) if packs else {a for d in drafts for a in d.reduced()} | scans
     inner = loop_order[-1] if loop_order else None
@@ -345,32 +366,41 @@ def _scanned(draft: _Draft) -> Axis | None:
     return ix.bare_axis(draft.at[axis])
 
 
-def axis_strides(at: Indices, own: tuple[int, ...], axes: tuple[Axis, ...]) -> tuple[int, ...]:
-    """Element strides of an access along each loop axis (0 where it stays or is irregular)."""
-    total = dict.fromkeys(axes, 0)
-    for index, stride in zip(at, own, strict=True):
-        for term, coef in index.terms:
-            if isinstance(term, Axis) and term in total:
-                total[term] += coef * stride
-    return tuple(total[a] for a in axes)
+def _loop_order(
+    env: demand.Env, drafts: list[_Draft], domain: tuple[Axis, ...], orders: Orders
+) -> tuple[Axis, ...] | Refusal:
+    """The order in which floating sums, products and scans walk by themselves; else that of all."""
+    ordered = [d for d in drafts if _is_ordered(d)]
+    leading = [d for d in ordered if set(_axes(d.at)) == set(domain)][:1]
+    loop_order = _order(env, leading or drafts, domain, orders)
+    for draft in ordered:
+        own = _axes(draft.at)
+        if _order(env, [draft], own, orders) != tuple(a for a in loop_order if a in own):
+            return Refusal(f"{_name(draft)} would meet its terms in another order")
+    return loop_order
 
 
 def _order(
-    drafts: list[_Draft],
-    reads: dict[int, list[demand.Leaf]],
-    domain: tuple[Axis, ...],
-    strides: Strides,
+    env: demand.Env, drafts: list[_Draft], domain: tuple[Axis, ...], orders: Orders
 ) -> tuple[Axis, ...]:
-    """Loop order, outermost first: K-order of the results, then of the operands read."""
-    rows: list[tuple[int, ...]] = []
+    """Loop order, outermost first: K-order of the results and of what they are computed from."""
+    rows: dict[tuple[int, ...], None] = {}
     for draft in drafts:
         if draft.root.eqn is None and set(_axes(draft.at)) == set(domain):
-            rows.append(axis_strides(draft.at, strides(draft.root.var), domain))
-    ends = [(axis_strides(leaf.at, strides(leaf.var), domain), leaf.guarded)
-            for draft in drafts for leaf in reads[id(draft)]]  # fmt: skip
-    rows += sorted({r for r, guarded in ends if not guarded}, key=lambda r: r.count(0))
-    rows += sorted({r for r, guarded in ends if guarded}, key=lambda r: r.count(0))
-    return tuple(domain[k] for k in k_order(len(domain), rows))
+            rows[axis_strides(draft.at, orders.layout(draft.root.var), domain)] = None
+        reads = root_reads(draft.root, draft.at, draft.guard)
+        for leaf in demand.walk(_InStep(env), reads)[0]:
+            for row in orders.rows(leaf.var):
+                rows[axis_strides(leaf.at, row, domain)] = None
+    return tuple(domain[k] for k in k_order(len(domain), list(rows)))
+
+
+def _is_ordered(draft: _Draft) -> bool:
+    """Whether the order of a reduction's or scan's terms shows in its result."""
+    eqn = draft.root.eqn
+    if eqn is None or eqn.get("op") not in ("sum", "prod"):
+        return False
+    return eqn.inputs[0].aval.dtype.kind == "f"
 
 
 def _stages(
@@ -513,7 +543,7 @@ def _in_order_refusal(schedule: Schedule) -> Refusal | None:
     placed = schedule.placed
     classes = {q.cls for q in placed}
     short = schedule.inner is not None and schedule.inner.extent < SHORT
-    if "whole" in classes and classes & {"inner", "outer"} and short:
+    if "whole" in classes and classes & {"inner", "outer", "scan"} and short:
         return Refusal("a total over short rows adds in another order than sums of rows or columns")
     scans = [q for q in placed if q.cls == "scan"]
     filters = [q for q in placed if q.cls == "filter"]
