@@ -39,14 +39,9 @@ from fjit.lower.segments import cuts
 from fjit.lower.tiles import TILE_COLUMNS, TILE_ROWS, crosses
 from fjit.optimize import cost, demand
 from fjit.optimize import index as ix
+from fjit.optimize.drafts import Root, root_reads
 from fjit.optimize.index import Axis, Holds, Indices
-from fjit.optimize.schedule import (
-    MAX_ROW_BUFFER,
-    Placed,
-    Root,
-    Schedule,
-    root_reads,
-)
+from fjit.optimize.schedule import MAX_ROW_BUFFER, Placed, Schedule
 
 GRAIN: Final = 1 << 15
 """Elements that a worker takes at a time."""

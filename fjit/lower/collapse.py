@@ -16,8 +16,9 @@ from fjit.core.ir import Eqn, Var
 from fjit.lower.build import Memory
 from fjit.optimize import demand
 from fjit.optimize import index as ix
+from fjit.optimize.drafts import root_reads
 from fjit.optimize.index import Axis, Guard, Holds, Index, Indices, Lockstep
-from fjit.optimize.schedule import SHORT, Placed, Schedule, root_reads
+from fjit.optimize.schedule import SHORT, Placed, Schedule
 
 FEW, MANY = 4, 32
 """A plain kernel's innermost axis of at most FEW elements changes places with one of MANY."""

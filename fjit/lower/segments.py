@@ -16,8 +16,9 @@ from typing import Final
 
 from fjit.lower import order
 from fjit.optimize import demand
+from fjit.optimize.drafts import root_reads
 from fjit.optimize.index import Axis, Holds
-from fjit.optimize.schedule import Placed, root_reads
+from fjit.optimize.schedule import Placed
 
 MOST_CUTS: Final = 8
 MOST_STATEMENTS: Final = 400

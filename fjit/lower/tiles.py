@@ -11,8 +11,9 @@ from typing import Final
 from fjit.core.ir import Var
 from fjit.lower.build import Memory
 from fjit.optimize import demand
+from fjit.optimize.drafts import root_reads
 from fjit.optimize.orders import axis_strides
-from fjit.optimize.schedule import Schedule, root_reads
+from fjit.optimize.schedule import Schedule
 
 TILE_ROWS: Final = 8
 TILE_COLUMNS: Final = 256

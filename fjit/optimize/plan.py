@@ -22,15 +22,10 @@ from fjit.core import primitives as p
 from fjit.core.ir import Atom, Eqn, Literal, Program, Var
 from fjit.core.show import show
 from fjit.optimize import demand, store
+from fjit.optimize.drafts import Refusal, Root, root_reads
 from fjit.optimize.index import Holds
 from fjit.optimize.orders import Orders
-from fjit.optimize.schedule import (
-    Refusal,
-    Root,
-    Schedule,
-    root_reads,
-    schedule,
-)
+from fjit.optimize.schedule import Schedule, schedule
 
 MOST_ROUNDS = 6
 """Times that groups are formed anew because several kernels would compute a heavy value."""
