@@ -67,6 +67,16 @@ def scan_beside_a_total(a: Any) -> Any:
     return np.cumsum(a, axis=0), a.sum()
 
 
+def turned_mask(b: Any) -> Any:
+    wide = np.broadcast_to(b, (2, 1, 3))
+    return ~((wide + wide) > 2).transpose(1, 2, 0)
+
+
+def first_of_equals(a: Any) -> Any:
+    return np.argmax(a), np.argmin(a), [np.argmax(a, axis=k) for k in range(a.ndim)]
+
+
+TIES = np.random.default_rng(0).integers(0, 2, (4, 3, 4, 5))
 ZERO_STRIDES = np.broadcast_to(np.arange(9, dtype="u1").reshape(1, 3, 3), (4, 3, 3))
 
 FOUND: dict[str, tuple[Any, ...]] = {
@@ -112,6 +122,10 @@ FOUND: dict[str, tuple[Any, ...]] = {
         scan_beside_a_total,
         np.asfortranarray(np.random.default_rng(0).normal(size=(40, 37))),
     ),
+    "order of a turned mask": (turned_mask, np.arange(3, dtype="u4")[None]),
+    "first of equals, columns first": (first_of_equals, np.asfortranarray(TIES)),
+    "first of equals, turned": (first_of_equals, TIES.transpose(2, 0, 3, 1).astype("f4")),
+    "first NaN, columns first": (first_of_equals, np.asfortranarray(np.where(TIES, np.nan, 1.0))),
     "cosines beside a huge argument": (
         np.cos,
         np.random.default_rng(0).normal(size=2000).astype("f4") * 3000,

@@ -103,17 +103,14 @@ class Accumulator:
         size = em.const(WORD, max(1, self.ty.element.bits // 8))
         return em.gep(self.slots[0], em.mul(element, size))
 
-    def update(
-        self, value: Val, mask: Val | None, copy: int, within: Val | None, position: Val | None
-    ) -> None:
+    def _wide(self, value: Val) -> Val:
+        return self.em.splat(value, self.lanes) if value.ty.lanes != self.lanes else value
+
+    def update(self, value: Val, mask: Val | None, copy: int, within: Val | None) -> None:
         """Fold a vector of values in, where `mask` holds."""
         em = self.em
-        value = em.splat(value, self.lanes) if value.ty.lanes != self.lanes else value
-        if mask is not None and mask.ty.lanes != self.lanes:
-            mask = em.splat(mask, self.lanes)
-        if position is not None:
-            self._update_place(value, mask, copy, position)
-            return
+        value = self._wide(value)
+        mask = None if mask is None else self._wide(mask)
         slot = self._slot(copy, within)
         old = self._get(slot, self.ty)
         if mask is not None:
@@ -125,13 +122,19 @@ class Accumulator:
         name = {"sum": "add", "prod": "mul"}.get(self.op, self.op)
         return scalar.emit(self.em, name, (self.dtype, self.dtype), (old, value), self.dtype)
 
-    def _update_place(self, value: Val, mask: Val | None, copy: int, position: Val) -> None:
+    def update_place(
+        self, value: Val, mask: Val | None, copy: int, position: Val, unsorted: bool
+    ) -> None:
+        """Fold a vector of values with their positions in, which rise unless `unsorted`."""
         em = self.em
-        if position.ty.lanes != self.lanes:
-            position = em.splat(position, self.lanes)
+        value, position = self._wide(value), self._wide(position)
+        mask = None if mask is None else self._wide(mask)
         old = self._get(self.slots[copy], self.ty)
         held = self._get(self.places[copy], self.index)
         better = self._better(value, old, held)
+        if unsorted:
+            earlier = em.icmp("slt", position, held)
+            better = em.or_(better, em.and_(self._same(value, old), earlier))
         if mask is not None:
             better = em.and_(better, mask)
         self._put(self.slots[copy], em.select(better, value, old))
@@ -246,14 +249,19 @@ class Accumulator:
             pairs = [self._first(pairs[k], pairs[k + half]) for k in range(half)]
         return pairs[0]
 
+    def _same(self, a: Val, b: Val) -> Val:
+        """Whether two values are equal, or both NaN."""
+        em = self.em
+        equal = scalar.emit(em, "eq", (self.dtype, self.dtype), (a, b), BOOL)
+        if self.dtype.kind != "f":
+            return equal
+        return em.or_(equal, em.and_(em.fcmp("uno", a, a), em.fcmp("uno", b, b)))
+
     def _first(self, a: tuple[Val, Val], b: tuple[Val, Val]) -> tuple[Val, Val]:
         """The better of two candidates; the earlier one among equals (or NaNs)."""
         em = self.em
         wins = self._better(b[0], a[0], a[1])
-        equal = scalar.emit(em, "eq", (self.dtype, self.dtype), (a[0], b[0]), BOOL)
-        if self.dtype.kind == "f":
-            nans = em.and_(em.fcmp("uno", a[0], a[0]), em.fcmp("uno", b[0], b[0]))
-            equal = em.or_(equal, nans)
+        equal = self._same(a[0], b[0])
         earlier = em.icmp("slt", b[1], a[1])
         wins = em.or_(wins, em.and_(equal, earlier))
         wins = em.and_(wins, em.icmp("sge", b[1], em.const(WORD, 0)))
@@ -298,9 +306,7 @@ class Lanewise:
         text = f"load {self.ty}, ptr {self.slot.ref}, align {_align(self.ty)}"
         return self.em.inst(self.ty, text)
 
-    def update(
-        self, value: Val, mask: Val | None, copy: int, within: Val | None, position: Val | None
-    ) -> None:
+    def update(self, value: Val, mask: Val | None, copy: int, within: Val | None) -> None:
         """Fold a vector of values in, where `mask` holds."""
         em = self.em
         value = em.splat(value, self.lanes) if value.ty.lanes != self.lanes else value

@@ -333,9 +333,12 @@ class _Phase(Frame):
     def _on_update(self, stmt: n.Update) -> None:
         guard = None if stmt.guard is None else self.values[stmt.guard]
         position = None if stmt.position is None else self.values[stmt.position]
-        self.accs[stmt.acc].update(
-            self.values[stmt.value], self._full_mask(guard), self.copy, self.within, position
-        )
+        mask, acc = self._full_mask(guard), self.accs[stmt.acc]
+        if position is None:
+            acc.update(self.values[stmt.value], mask, self.copy, self.within)
+        else:
+            assert isinstance(acc, Accumulator)
+            acc.update_place(self.values[stmt.value], mask, self.copy, position, stmt.unsorted)
 
     def _on_merge(self, stmt: n.Merge) -> None:
         self.accs[stmt.acc].merge([self.values[v] for v in stmt.parts])

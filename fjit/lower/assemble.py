@@ -366,19 +366,20 @@ class Assembler:
             elif q.cls == "filter":
                 self._append(q, value, guard)
             elif q.cls == "outer":
-                self.columns.update(q, value, guard)
+                self.columns.update(q, value, guard, self.plan.axes)
             else:
-                update = Update(accs[q.root.var], value, guard, self._position(q))
-                writer.place(update, writer.depth)
+                writer.place(self._update(q, accs[q.root.var], value, guard), writer.depth)
         self._buffer_row(here, stage)
 
-    def _position(self, q: Placed) -> Value | None:
-        """Position among the reduced elements, for argmax and argmin."""
+    def _update(self, q: Placed, acc: int, value: Value, guard: Value | None) -> Update:
+        """Fold an element in; for argmax and argmin with its position among the reduced ones."""
         eqn = q.root.eqn
         assert eqn is not None
         if not order.op_of(eqn).startswith("arg"):
-            return None
-        return self.writer.position(order.place_index(eqn, q.at))
+            return Update(acc, value, guard)
+        place = order.place_index(eqn, q.at)
+        unsorted = not order.rises(place, self.plan.axes)
+        return Update(acc, value, guard, self.writer.position(place), unsorted)
 
     def _store(self, q: Placed, value: Value) -> None:
         writer, var = self.writer, q.root.var
@@ -524,7 +525,7 @@ class Assembler:
         words = order.column_dtypes(q)
         parts = self.partials.load(q.root.var, words, columns=True)
         old = self.columns.read(q)
-        merged = self.columns.combine(order.op_of(eqn), words[0], old, parts)
+        merged = self.columns.combine(order.op_of(eqn), words[0], old, parts, unsorted=True)
         self.columns.write(q, merged)
 
     # ---- scans and row buffers ------------------------------------------------------------

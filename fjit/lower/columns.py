@@ -119,16 +119,19 @@ class Columns:
             self.writer.store(buffer, self.at(), value, word)
 
     # ---- updates --------------------------------------------------------------------------
-    def update(self, q: Placed, value: Value, guard: Value | None) -> None:
-        """Fold one row's value in; a floating sum goes to its group."""
+    def update(self, q: Placed, value: Value, guard: Value | None, axes: tuple[Axis, ...]) -> None:
+        """Fold one row's value in, in loops over `axes`; a floating sum goes to its group."""
         eqn = q.root.eqn
         assert eqn is not None
         group = order.grouped(q)
         new: tuple[Value, ...] = (value,)
+        unsorted = False
         if order.op_of(eqn).startswith("arg"):
-            new = (value, self.writer.position(order.place_index(eqn, q.at)))
+            place = order.place_index(eqn, q.at)
+            new, unsorted = (value, self.writer.position(place)), not order.rises(place, axes)
         old = self.read(q, group)
-        folded = self.combine(order.op_of(eqn), self.words(q, group)[0], old, new, guard)
+        word = self.words(q, group)[0]
+        folded = self.combine(order.op_of(eqn), word, old, new, guard, unsorted=unsorted)
         self.write(q, folded, group)
 
     def fold_groups(self, placed: list[Placed]) -> None:
@@ -159,12 +162,20 @@ class Columns:
         old: tuple[Value, ...],
         new: tuple[Value, ...],
         guard: Value | None = None,
+        *,
+        unsorted: bool = False,
     ) -> tuple[Value, ...]:
-        """old op new, elementwise; old where the guard does not hold."""
+        """old op new, elementwise; old where the guard does not hold.
+
+        `unsorted` if the new position may come before the old one.
+        """
         writer = self.writer
         pair = (dtype, dtype)
         if op.startswith("arg"):
             better = self._better(op, dtype, old, new)
+            if unsorted:
+                earlier = self._earlier(dtype, old, new)
+                better = writer.let("or", (better, earlier), (BOOL, BOOL), BOOL)
             if guard is not None:
                 better = writer.let("and", (better, guard), (BOOL, BOOL), BOOL)
             return (
@@ -192,6 +203,18 @@ class Columns:
         held = writer.let("isnan", (old[0],), (dtype,), BOOL)
         first = writer.let("and", (fresh, writer.negation(held)), both, BOOL)
         return writer.let("or", (better, first), both, BOOL)
+
+    def _earlier(self, dtype: np.dtype, old: tuple[Value, ...], new: tuple[Value, ...]) -> Value:
+        """Whether the two are equal, or both NaN, and the new one has a smaller valid position."""
+        writer, both, pair = self.writer, (BOOL, BOOL), (dtype, dtype)
+        same = writer.let("eq", (new[0], old[0]), pair, BOOL)
+        if dtype.kind == "f":
+            nans = [writer.let("isnan", (v[0],), (dtype,), BOOL) for v in (new, old)]
+            same = writer.let("or", (same, writer.let("and", tuple(nans), both, BOOL)), both, BOOL)
+        first = writer.let("lt", (new[1], old[1]), (I64, I64), BOOL)
+        there = writer.let("ge", (new[1], writer.constant(0, I64)), (I64, I64), BOOL)
+        first = writer.let("and", (first, there), both, BOOL)
+        return writer.let("and", (same, first), both, BOOL)
 
     # ---- columns in registers ---------------------------------------------------------------
     def can_interchange(self, placed: list[Placed]) -> bool:

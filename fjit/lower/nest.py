@@ -200,15 +200,19 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Fold a value into an accumulator where the guard holds; `position` for argmax and argmin."""
+    """Fold a value into an accumulator where the guard holds; `position` for argmax and argmin.
+
+    `unsorted` if positions do not rise along the loops, so that equal values must compare them.
+    """
 
     acc: int
     value: Value
     guard: Value | None = None
     position: Value | None = None
+    unsorted: bool = False
 
     def __str__(self) -> str:
-        at = "" if self.position is None else f" at %{self.position}"
+        at = "" if self.position is None else f" at %{self.position}" + " unsorted" * self.unsorted
         return f"update a{self.acc} %{self.value}{at}{_when(self.guard)}"
 
 

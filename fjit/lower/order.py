@@ -16,7 +16,7 @@ import numpy as np
 from fjit.core import dtypes
 from fjit.core.ir import Eqn
 from fjit.optimize import index as ix
-from fjit.optimize.index import Indices
+from fjit.optimize.index import Axis, Indices
 from fjit.optimize.schedule import Placed
 
 BLOCK: Final = 1024
@@ -100,6 +100,20 @@ def place_index(eqn: Eqn, at: Indices) -> ix.Index:
         size = extent if isinstance(extent, int) else extent.bound
         position = ix.plus(ix.affine(position, size, 0), at[axis])
     return position
+
+
+def rises(position: ix.Index, axes: tuple[Axis, ...]) -> bool:
+    """Whether an index over some of the loops `axes`, outermost first, rises at every step."""
+    steps = dict(position.terms)
+    below = 0
+    for axis in reversed(axes):
+        step = steps.pop(axis, None)
+        if step is None:
+            continue
+        if step <= below:
+            return False
+        below += step * max(axis.extent - 1, 0)
+    return not steps
 
 
 def column_dtypes(placed: Placed) -> tuple[np.dtype, ...]:

@@ -29,7 +29,7 @@ def result_of(result: Result, outputs: Sequence[Any], arguments: list[Any]) -> A
         return result.static
     else:
         value = outputs[result.output]
-        if (value.ndim > 1 and not value.flags.c_contiguous) or result.order[:1] not in ((), (0,)):
+        if value.ndim > 1:
             value = _laid_out(value, result.order)
     if result.weak is not None:
         return result.weak(value)
@@ -42,8 +42,6 @@ def result_of(result: Result, outputs: Sequence[Any], arguments: list[Any]) -> A
 
 def is_laid_out(result: Result, how: Layout) -> bool:
     """Whether an output made like `how` needs no copy into the result's memory order."""
-    if how.strides is None and len(how.shape) > 1 and result.order[:1] in ((), (0,)):
-        return True
     made = _packed(how.shape, how.dtype.itemsize, range(len(how.shape)))
     wanted = _packed(how.shape, how.dtype.itemsize, result.order)
     pairs = zip(how.strides or made, wanted, how.shape, strict=True)
