@@ -55,6 +55,7 @@ from fjit.frontend.paths import Attr
 from fjit.frontend.rebind import Rebound, rebind
 from fjit.frontend.session import Session, place_of
 from fjit.lower.build import Memory
+from fjit.optimize.clean import own_outputs
 from fjit.optimize.pipeline import optimize
 from fjit.report import build, lowered
 from fjit.report.report import Report
@@ -328,7 +329,7 @@ class Fused(native.NativeCallable):
             call = self._take_apart(*tree.unflatten(call.spec, call.values))
         check_ranges(traced, call.leaves)
         self._traces += 1
-        program = optimize(traced.program)
+        program = own_outputs(optimize(traced.program))
         arguments = list(call.leaves)
         for position in range(len(arguments), len(program.inputs)):
             arguments.append(traced.captures[position].array)

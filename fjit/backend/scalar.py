@@ -71,6 +71,10 @@ def _math(name: str) -> Emit:
     return _wide(MATH[name])
 
 
+def _itself(em: Emitter, dtype: np.dtype, value: Val) -> Val:
+    return value
+
+
 E = Emitter
 _p, _w, _m, _c, _wc = _plain, _wide, _math, _compare, _wide_compare
 _i, _f = integers, floats
@@ -79,6 +83,7 @@ _and, _or, _xor, _not = _p(E.and_), _p(E.or_), _p(E.xor), _p(E.not_)
 # fmt: off
 ROWS: dict[str, Row] = {
     # name            bool          integers        floats
+    "copy":       Row(_itself,      _itself,        _itself),
     "neg":        Row(None,         _i.neg,         _p(_f.neg)),
     "abs":        Row(None,         _i.absolute,    _p(_f.absolute)),
     "sign":       Row(None,         _i.sign,        _p(_f.sign)),

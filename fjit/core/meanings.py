@@ -191,6 +191,11 @@ def matmul(a: Array, b: Array) -> Array:
     return np.matmul(a, b)
 
 
+def copy(a: Array) -> Array:
+    """The operand in memory of its own."""
+    return np.array(a, order="K")
+
+
 def identity(a: Array) -> Array:
     """The operand."""
     return a

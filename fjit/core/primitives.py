@@ -42,6 +42,7 @@ def _test(kinds: str, arity: int) -> Rule:
 # fmt: off
 E, V = "elementwise", "view"
 # name                      family  type rule             NumPy meaning
+copy       = _row("copy",       E, _same("biuf", 1),      meanings.copy)
 neg        = _row("neg",        E, _same("iuf", 1),       np.negative)
 abs_       = _row("abs",        E, _same("iuf", 1),       np.absolute)
 sign       = _row("sign",       E, _same("iuf", 1),       np.sign)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fjit.core import primitives as p
 from fjit.core.ir import Atom, Aval, Eqn, Literal, Program, Sym, Var
 
 Key = tuple[object, ...]
@@ -98,6 +99,24 @@ def merge_common(program: Program) -> Program:
         return program
     outputs = tuple(renamed.get(a, a) for a in program.outputs)
     return Program(program.inputs, tuple(kept), outputs)
+
+
+# ---- outputs ------------------------------------------------------------------------------------
+def own_outputs(program: Program) -> Program:
+    """`program` with outputs that are inputs, or that it has already, as copies of them."""
+    seen: set[Atom] = set(program.inputs)
+    copies: list[Eqn] = []
+    outputs: list[Atom] = []
+    for atom in program.outputs:
+        if atom in seen and isinstance(atom, Var):
+            copied = Var(atom.aval)
+            copies.append(Eqn(p.copy, (atom,), (), (copied,)))
+            atom = copied
+        seen.add(atom)
+        outputs.append(atom)
+    if not copies:
+        return program
+    return Program(program.inputs, (*program.eqns, *copies), tuple(outputs))
 
 
 def _atom_key(atom: Atom) -> object:
