@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import sys
 import threading
 import time
@@ -20,6 +21,7 @@ from enum import Enum
 from operator import is_
 from types import FunctionType, MethodType
 from typing import Any, Final, NamedTuple
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 import optree
@@ -106,7 +108,12 @@ class Fused(native.NativeCallable):
         self._seconds = 0.0
         self._writes = False  # whether arguments are written, so that their overlap matters
         self._positions = _static_positions(function, choices.static_argnames)
-        functools.update_wrapper(self, function)
+        self._bound: WeakKeyDictionary[type, dict[str, Fused]] = WeakKeyDictionary()
+        functools.update_wrapper(self, function, updated=())
+        for name, value in getattr(function, "__dict__", {}).items():
+            if not hasattr(self, name):  # the function's own attributes, as far as they are free
+                setattr(self, name, value)
+        _all.add(self)
 
     # ---- calling ----------------------------------------------------------------------------
     def __call__(self, *args: Any, **keywords: Any) -> Any:
@@ -121,10 +128,13 @@ class Fused(native.NativeCallable):
         if instance is None:
             return self
         held = getattr(instance, "__dict__", None)
+        if isinstance(instance, type):  # of a classmethod; a class's __dict__ is read-only
+            held = self._bound.setdefault(instance, {})
         key = f"_fused_{getattr(self.function, '__name__', id(self))}"
         bound = None if held is None else held.get(key)
-        if bound is None or bound.function.__func__ is not self.function:
-            bound = Fused(MethodType(self.function, instance), self.choices)
+        mine = MethodType(self.function, instance)
+        if bound is None or bound.function != mine:  # a copy of an instance has its attributes too
+            bound = Fused(mine, self.choices)
             if held is not None:
                 held[key] = bound
         return bound
@@ -456,6 +466,19 @@ class Fused(native.NativeCallable):
             self._hits = self._misses = self._traces = self._compiles = 0
             self._seconds = 0.0
             clear_kernels()
+
+
+_all: WeakSet[Fused] = WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    """No thread but this one lives on, so none holds a lock."""
+    for fused in list(_all):
+        fused._lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _rebuild(function: Callable[..., Any], choices: Choices) -> Fused:

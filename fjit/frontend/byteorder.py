@@ -20,7 +20,7 @@ from fjit.frontend.tracer import FUNCTIONS, GETITEM, Function, Tracer
 KEEPS: Final[tuple[Any, ...]] = (
     np.copy, np.zeros_like, np.ones_like, np.empty_like, np.full_like, np.take, np.repeat, np.pad,
     np.sort, np.ravel, np.reshape, np.roll, np.tile, np.compress, np.delete, np.insert, np.diag,
-    np.triu, np.tril, np.partition, np.array, np.asarray, np.asanyarray, np.ascontiguousarray,
+    np.nan_to_num, np.partition, np.array, np.asarray, np.asanyarray, np.ascontiguousarray,
     np.asfortranarray,
 )  # fmt: skip
 """Functions whose result has the byte order of their first argument, unless `dtype` is given."""

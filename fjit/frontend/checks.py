@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from fjit.frontend.guards import UNKNOWN, Guard
 from fjit.frontend.paths import (
@@ -29,9 +29,15 @@ from fjit.frontend.paths import (
     builtins_of,
 )
 
+_ASSIGNABLE: Final = 1 << 9
+"""Py_TPFLAGS_HEAPTYPE: instances may be given another class."""
+
 
 class Check(NamedTuple):
-    """`kind` is item, cell, code, attribute, call or constant: how `holder` (and `key`) is read."""
+    """`kind` says how `holder` (and `key`) is read.
+
+    item, cell, code, attribute, type, call or constant.
+    """
 
     kind: str
     holder: Any
@@ -46,11 +52,21 @@ def checks_of(guard: Guard, function: object) -> tuple[Check, ...]:
     if guard.value is not UNKNOWN and not isinstance(guard.value, MethodType):
         reading = reading_of(guard.path, function)
         if reading is not None and _read(reading) is guard.value:
-            same = reading._replace(value=guard.value)
+            same = (*_module_checks(guard.path, function), reading._replace(value=guard.value))
             if isinstance(guard.value, FunctionType):
-                return same, Check("code", guard.value, None, guard.value.__code__)
-            return (same,)
+                return *same, Check("code", guard.value, None, guard.value.__code__)
+            if type(guard.value).__flags__ & _ASSIGNABLE or type(guard.value) is ModuleType:
+                return *same, Check("type", guard.value, None, type(guard.value))
+            return same
     return (Check("call", partial(guard.holds, function), None, True),)
+
+
+def _module_checks(path: Path, function: object) -> tuple[Check, ...]:
+    """A module's entries are its attributes as long as its class is that of modules."""
+    if not isinstance(path, Attr):
+        return ()
+    parent = path.parent.read(function)
+    return (Check("type", parent, None, ModuleType),) if type(parent) is ModuleType else ()
 
 
 def reading_of(path: Path, function: object) -> Check | None:

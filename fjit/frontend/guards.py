@@ -145,7 +145,7 @@ def scalar_guard(path: Path, value: object, held: object = MISSING) -> Guard:
 
 
 def identity_guard(path: Path, value: object, held: object = MISSING, what: str = "") -> Guard:
-    """Guard identity, and for a function that of its code."""
+    """Guard identity and class, and for a function its code."""
     read = path.read if value is MISSING else source(path, held)
     what = what or f"is the {type(value).__name__} seen before"
     if isinstance(value, FunctionType):
@@ -161,9 +161,11 @@ def identity_guard(path: Path, value: object, held: object = MISSING, what: str 
     if isinstance(value, MethodType):  # a bound method is a new object at each access
         return Guard(path, what, _equality(read, value))
 
+    kind = type(value)
+
     def holds(f: object, a: Sequence[object] = (), /) -> bool:
         try:
-            return read(f, a) is value
+            return read(f, a) is value and type(value) is kind
         except GONE:
             return False
 

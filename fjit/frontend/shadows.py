@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from types import FunctionType, MemberDescriptorType
 from typing import Any, Final, Generic, Protocol, cast
 
-from .guards import identity_guard
+from .guards import Guard, identity_guard
 from .hooks import Observes
 from .paths import MISSING, Attr, Path
 
@@ -174,13 +174,17 @@ class _View:
 class _Member:
     """A method of a shadow class: rebound when it is looked up, then bound as Python does."""
 
-    def __init__(self, real: object, find: Callable[[], object]) -> None:
-        """Take the entry of the real class and what makes the traced one."""
+    def __init__(
+        self, real: object, find: Callable[[], object], inherit: Callable[[type | None], None]
+    ) -> None:
+        """Take the entry of the real class, what makes the traced one, and what notes its heirs."""
         self.real = real
         self.find = find
+        self.inherit = inherit
 
     def __get__(self, instance: object, owner: type | None = None) -> object:
         """Bind."""
+        self.inherit(owner)
         found: Any = self.find()  # a function, staticmethod, classmethod or property
         return found.__get__(instance, owner)
 
@@ -190,6 +194,7 @@ class _ClassValue(_Member):
 
     def __get__(self, instance: object, owner: type | None = None) -> object:
         """Observe."""
+        self.inherit(owner)
         return self.find()
 
 
@@ -251,19 +256,37 @@ class Shadows:
             self.observer.reads.add(identity_guard(at, getattr(cls, name), cls))
             return rebound(inner, at)
 
+        def inherit(owner: type | None) -> None:
+            heir = cls if owner is None else real_class(owner)
+            if heir is not cls:
+                self._guard_heir(heir, name, at)
+
         if isinstance(entry, FunctionType):
-            return _Member(entry, lambda: method(entry))
+            return _Member(entry, lambda: method(entry), inherit)
         if isinstance(entry, CACHED):  # the user's cache must not get to know traced values
-            return _Member(entry, lambda: method(cast(Any, entry).__wrapped__))
+            return _Member(entry, lambda: method(cast(Any, entry).__wrapped__), inherit)
         if isinstance(entry, staticmethod | classmethod):
             kind, inner = type(entry), entry.__func__
-            return _Member(entry, lambda: kind(method(inner)))
+            return _Member(entry, lambda: kind(method(inner)), inherit)
         if isinstance(entry, property):
             parts = [part and _deferred(method, part) for part in _parts(entry)]
             return property(*cast(Any, parts))  # getter, setter, deleter
         if isinstance(entry, functools.cached_property):
-            return _Member(entry, lambda: property(method(entry.func)))
-        return _ClassValue(entry, lambda: self.observer.observe(getattr(cls, name), at, cls))
+            return _Member(entry, lambda: property(method(entry.func)), inherit)
+        observe = self.observer.observe
+        return _ClassValue(entry, lambda: observe(getattr(cls, name), at, cls), inherit)
+
+    def _guard_heir(self, heir: type, name: str, at: Path) -> None:
+        """Guard that a class has not got an entry of its own for what it inherits."""
+        entries = [name in vars(c) for c in heir.__mro__]
+        count = entries.index(True) if True in entries else len(entries)
+        before = heir.__mro__[:count]
+
+        def holds(f: object, a: Sequence[object] = (), /) -> bool:
+            return heir.__mro__[:count] == before and not any(name in vars(c) for c in before)
+
+        label = Attr(at, f"of {heir.__qualname__}")
+        self.observer.reads.add(Guard(label, "is inherited", holds))
 
     def seen(self, cls: object) -> object:
         """Return the class that traced code sees for one it may have got from elsewhere."""

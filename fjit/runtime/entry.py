@@ -22,6 +22,7 @@ import numpy as np
 
 from fjit.core.trace import OPEN
 from fjit.errors import FjitValueError
+from fjit.frontend.paths import GONE
 from fjit.runtime import entry_ir, results, threads
 from fjit.runtime.executable import address_of
 from fjit.runtime.host import host
@@ -115,9 +116,13 @@ class NativeCallable(_Base):  # type: ignore[misc]  # made at run time
     _answered = 0
 
     def __init_subclass__(cls) -> None:
-        """Let CPython look for the entry's address in each instance; 0 there means `__call__`."""
+        """Let CPython look for the entry's address in each instance; 0 there means `__call__`.
+
+        Not where a class further down has a `__call__` of its own.
+        """
         super().__init_subclass__()
-        if LAYOUT_IS_KNOWN:
+        first = next(c for c in cls.__mro__ if "__call__" in vars(c))
+        if LAYOUT_IS_KNOWN and NativeCallable in first.__bases__:
             ctypes.c_int64.from_address(id(cls) + _VECTORCALL_OFFSET_AT).value = _ENTRY_AT
             flags = ctypes.c_uint64.from_address(id(cls) + _FLAGS_AT)
             flags.value |= _HAVE_VECTORCALL
@@ -135,7 +140,6 @@ class NativeCallable(_Base):  # type: ignore[misc]  # made at run time
         """Answer calls that `record` describes natively, from now on; before all others."""
         others = tuple(r for r in self._records if r is not record)
         kept = (record, *others)[:MAX_RECORDS]
-        self._retire(others[len(kept) - 1 :])
         if self._state is None:
             self._state = np.zeros(1 + MAX_RECORDS, np.int64)
             entry = _loaded().address("fjit_entry")
@@ -143,9 +147,10 @@ class NativeCallable(_Base):  # type: ignore[misc]  # made at run time
                 self._state
             )
             ctypes.c_int64.from_address(id(self) + _ENTRY_AT).value = entry
-        self._records = kept
         self._state[1 : 1 + len(kept)] = [r.address for r in kept]
-        self._state[0] = len(kept)
+        self._state[0] = len(kept)  # from here on no call enters one that is left out
+        self._records = kept
+        self._retire(others[len(kept) - 1 :])
 
     def withdraw(self) -> None:
         """Forget all records, and the calls that they answered."""
@@ -200,7 +205,7 @@ def _loaded() -> Module:
         limit, openmp_limit = threads.native_limits()
         values = {
             "array_type": id(np.ndarray), "float_type": id(float), "int_type": id(int),
-            "true": id(True), "false": id(False), "call_name": id(_CALL),
+            "gone": id(GONE), "true": id(True), "false": id(False), "call_name": id(_CALL),
             "tracing": ctypes.addressof(OPEN),
             "new_array": results.numpy_function(_NEW_FROM_DESCR),
             "return_array": results.numpy_function(_RETURN),

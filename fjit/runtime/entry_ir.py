@@ -23,6 +23,8 @@ STATE_OFFSET: Final = 24
 """Where a callable holds the address of its state: behind its head and the entry's address."""
 MAX_ARGUMENTS: Final = 64
 MAX_RESULTS: Final = 16
+MANY_ARGUMENTS: Final = 512
+"""More are handed on in memory from the heap, not on the stack."""
 
 RECORD: Final = (
     "busy", "hits", "nargs", "args", "nguards", "guards", "ncaptures", "captures", "ninputs",
@@ -39,7 +41,7 @@ ARGUMENT_WORDS: Final = 8
 """kind, dtype, ndim, writeable (-1: either), address of shape and strides, first argument with the
 same data, low, high.
 """
-ITEM, CELL, CODE, ATTRIBUTE, CALL, CONSTANT = range(6)
+ITEM, CELL, CODE, ATTRIBUTE, CALL, TYPE, CONSTANT = range(7)
 GUARD_WORDS: Final = 4
 """kind, container, key, value; a value of 0 in a dict is that of a missing name. Of a captured
 array the value is the address of the words of an argument.
@@ -53,6 +55,7 @@ _HEAD = """
 @fjit_int_type = global ptr null
 @fjit_true = global ptr null
 @fjit_false = global ptr null
+@fjit_gone = global ptr null            ; the exceptions that a guard takes as a no
 @fjit_call_name = global ptr null       ; the str "__call__"
 @fjit_tracing = global ptr null         ; address of the number of open traces
 @fjit_new_array = global ptr null       ; PyArray_NewFromDescr
@@ -74,6 +77,10 @@ declare i64 @PyTuple_Size(ptr)
 declare ptr @PyTuple_New(i64)
 declare i32 @PyTuple_SetItem(ptr, i64, ptr)
 declare void @PyErr_Clear()
+declare ptr @PyErr_Occurred()
+declare ptr @PyErr_NoMemory()
+declare i32 @PyErr_ExceptionMatches(ptr)
+declare ptr @malloc(i64)
 declare void @Py_IncRef(ptr)
 declare void @Py_DecRef(ptr)
 declare ptr @PyEval_SaveThread()
@@ -133,7 +140,21 @@ copy:
   %more = phi i64 [ 0, %entry ], [ %extra, %named ]
   %values = add i64 %nargs, %more
   %all = add i64 %values, 1
-  %with = alloca ptr, i64 %all
+  %all.bytes = shl i64 %all, 3
+  %many = icmp sgt i64 %values, MANY_ARGUMENTS
+  br i1 %many, label %heap, label %stack
+heap:
+  %from.heap = call ptr @malloc(i64 %all.bytes)
+  %full = icmp eq ptr %from.heap, null
+  br i1 %full, label %no.memory, label %call
+stack:
+  %from.stack = alloca ptr, i64 %all
+  br label %call
+no.memory:
+  %error = call ptr @PyErr_NoMemory()
+  ret ptr null
+call:
+  %with = phi ptr [ %from.heap, %heap ], [ %from.stack, %stack ]
   store ptr %self, ptr %with
   %rest = getelementptr ptr, ptr %with, i64 1
   %bytes = shl i64 %values, 3
@@ -141,6 +162,11 @@ copy:
   %positional = add i64 %nargs, 1
   %name = load ptr, ptr @fjit_call_name
   %r = call ptr @PyObject_VectorcallMethod(ptr %name, ptr %with, i64 %positional, ptr %kwnames)
+  br i1 %many, label %free, label %leave
+free:
+  call void @free(ptr %with)
+  br label %leave
+leave:
   ret ptr %r
 }
 
@@ -170,14 +196,17 @@ try:
   br i1 %same, label %guards, label %next
 guards:
   call void @add(ptr %record, i64 {busy}, i64 1)
-  %holds = call i1 @guards_hold(ptr %record)
-  br i1 %holds, label %outside, label %leave
+  %holds = call i64 @guards_hold(ptr %record)
+  switch i64 %holds, label %raise [ i64 0, label %leave  i64 1, label %outside ]
 outside:
-  %captured = call i1 @captures_fit(ptr %record, ptr %values, ptr %held)
-  br i1 %captured, label %run, label %leave
+  %captured = call i64 @captures_fit(ptr %record, ptr %values, ptr %held)
+  switch i64 %captured, label %raise [ i64 0, label %leave  i64 1, label %run ]
 leave:
   call void @add(ptr %record, i64 {busy}, i64 -1)
   br label %next
+raise:
+  call void @add(ptr %record, i64 {busy}, i64 -1)
+  ret ptr null
 next:
   %k.next = add i64 %k, 1
   br label %head
@@ -362,7 +391,7 @@ entry:
   %key = call ptr @pointer(ptr %guard, i64 2)
   switch i64 %which, label %constant [ i64 ITEM, label %item  i64 CELL, label %cell
                                        i64 CODE, label %code  i64 ATTRIBUTE, label %attribute
-                                       i64 CALL, label %call ]
+                                       i64 CALL, label %call  i64 TYPE, label %type ]
 item:
   %found = call ptr @PyDict_GetItemWithError(ptr %holder, ptr %key)
   %missing = icmp eq ptr %found, null
@@ -370,10 +399,14 @@ item:
 code:
   %now = call ptr @PyFunction_GetCode(ptr %holder)
   br label %own
+type:
+  %kind = call ptr @pointer(ptr %holder, i64 1)
+  br label %own
 constant:
   br label %own
 own:
-  %value = phi ptr [ %found, %item ], [ %now, %code ], [ %holder, %constant ]
+  %value = phi ptr [ %found, %item ], [ %now, %code ], [ %kind, %type ],
+                   [ %holder, %constant ]
   call void @Py_IncRef(ptr %value)
   ret ptr %value
 cell:
@@ -389,7 +422,28 @@ none:
   ret ptr null
 }
 
-define internal i1 @guards_hold(ptr %record) {
+; After a read that gave null: whether an error is to be raised, as the Python path would.
+define internal i1 @raises() {
+entry:
+  %error = call ptr @PyErr_Occurred()
+  %none = icmp eq ptr %error, null
+  br i1 %none, label %no, label %some
+some:
+  %gone = load ptr, ptr @fjit_gone
+  %expected = call i32 @PyErr_ExceptionMatches(ptr %gone)
+  %is.expected = icmp ne i32 %expected, 0
+  br i1 %is.expected, label %clear, label %yes
+clear:
+  call void @PyErr_Clear()
+  br label %no
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+
+; 1 if all hold, 0 if not, 2 if an error is to be raised.
+define internal i64 @guards_hold(ptr %record) {
 entry:
   %n = call i64 @word(ptr %record, i64 {nguards})
   %list = call ptr @pointer(ptr %record, i64 {guards})
@@ -403,6 +457,12 @@ body:
   %guard = getelementptr i64, ptr %list, i64 %at
   %want = call ptr @pointer(ptr %guard, i64 3)
   %value = call ptr @read(ptr %guard)
+  %missing = icmp eq ptr %value, null
+  br i1 %missing, label %check, label %compare
+check:
+  %raised = call i1 @raises()
+  br i1 %raised, label %raise, label %compare
+compare:
   %same = icmp eq ptr %value, %want
   call void @Py_DecRef(ptr %value)
   br i1 %same, label %keep, label %no
@@ -410,15 +470,16 @@ keep:
   %i.next = add i64 %i, 1
   br label %head
 yes:
-  ret i1 true
+  ret i64 1
 no:
-  call void @PyErr_Clear()
-  ret i1 false
+  ret i64 0
+raise:
+  ret i64 2
 }
 
 ; Reads the captured arrays anew, each held until the call is over, and puts their addresses behind
 ; those of the arguments.
-define internal i1 @captures_fit(ptr %record, ptr %values, ptr %held) {
+define internal i64 @captures_fit(ptr %record, ptr %values, ptr %held) {
 entry:
   %n = call i64 @word(ptr %record, i64 {ncaptures})
   %list = call ptr @pointer(ptr %record, i64 {captures})
@@ -436,7 +497,11 @@ body:
   %slot = getelementptr ptr, ptr %held, i64 %i
   store ptr %object, ptr %slot
   %some = icmp ne ptr %object, null
-  br i1 %some, label %check, label %no
+  br i1 %some, label %check, label %gone
+gone:
+  %raised = call i1 @raises()
+  %verdict = select i1 %raised, i64 2, i64 0
+  br label %no
 check:
   %data = call i64 @array_fits(ptr %object, ptr %kind)
   %fits = icmp ne i64 %data, 0
@@ -447,14 +512,14 @@ keep:
   %i.next = add i64 %i, 1
   br label %head
 yes:
-  ret i1 true
+  ret i64 1
 drop:
   call void @Py_DecRef(ptr %object)
   br label %no
 no:
-  call void @PyErr_Clear()
+  %result = phi i64 [ 0, %drop ], [ %verdict, %gone ]
   call void @drop(ptr %held, i64 %i)
-  ret i1 false
+  ret i64 %result
 }
 """
 
@@ -463,6 +528,7 @@ _NAMES = {
     "ARGUMENT_WORDS": ARGUMENT_WORDS, "GUARD_WORDS": GUARD_WORDS, "RESULT_WORDS": RESULT_WORDS,
     "ARRAY": ARRAY, "FLOAT": FLOAT, "INT": INT, "BOOL": BOOL,
     "ITEM": ITEM, "CELL": CELL, "CODE": CODE, "ATTRIBUTE": ATTRIBUTE, "CALL": CALL,
+    "TYPE": TYPE, "MANY_ARGUMENTS": MANY_ARGUMENTS,
 }  # fmt: skip
 _WORD = re.compile(r"\b(" + "|".join(_NAMES) + r")\b|\{(\w+)\}")
 

@@ -36,6 +36,7 @@ _SCALARS: Final = {float: dtypes.F64, int: dtypes.I64, bool: dtypes.BOOL}
 _CHECKS: Final = {
     "item": entry_ir.ITEM, "cell": entry_ir.CELL, "code": entry_ir.CODE,
     "attribute": entry_ir.ATTRIBUTE, "call": entry_ir.CALL, "constant": entry_ir.CONSTANT,
+    "type": entry_ir.TYPE,
 }  # fmt: skip
 
 

@@ -126,9 +126,11 @@ def _emit(reducer: Reducer, atom: Atom, axes: tuple[int, ...], *, checked: bool 
 
     Unchecked, an extremum over a filter that keeps nothing is the identity.
     """
-    if not axes:
-        return atom
     trace = current().trace
+    if not axes:
+        is_sum = reducer.op == "sum" and atom.aval.dtype.kind == "f" and checked
+        zero = trace.literal(0.0, atom.aval.dtype)
+        return trace.emit(p.add, atom, zero) if is_sum else atom  # -0.0 becomes 0.0
     if reducer.op in ("sum", "prod") and atom.aval.dtype == F16:
         wide = ops.convert(atom, dtypes.F32)
         return ops.convert(trace.emit(p.reduce, wide, op=reducer.op, axes=axes), F16)

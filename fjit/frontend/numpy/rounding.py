@@ -28,7 +28,7 @@ def round_(a: Any, decimals: Any = 0, out: Any = None) -> Any:
     places = static_int(decimals, "decimals")
     kind = x.dtype.kind
     if kind in "iu" and places >= 0:
-        return ufuncs.call("positive", x, out=out)
+        return _as_ordered(ufuncs.call("positive", x, out=out), x, out)
     if places == 0:
         return ufuncs.call("rint", x, out=out)
     if kind == "b":
@@ -40,7 +40,14 @@ def round_(a: Any, decimals: Any = 0, out: Any = None) -> Any:
     there, back = ("multiply", "divide") if places > 0 else ("divide", "multiply")
     rounded = ufuncs.call(back, ufuncs.call("rint", ufuncs.call(there, x, scale)), scale)
     strides = order_strides(x.static_shape, x.element_strides, "A")  # unlike ufuncs
-    return ops.store(fresh(ops.convert(rounded.atom, x.dtype), strides), out)
+    return _as_ordered(ops.store(fresh(ops.convert(rounded.atom, x.dtype), strides), out), x, out)
+
+
+def _as_ordered(result: Any, x: Tracer, out: Any) -> Any:
+    """A result in the byte order of the argument, which NumPy keeps unless it calls rint alone."""
+    if out is None and not result.is_scalar:
+        result.buffer.swapped = x.buffer.swapped
+    return result
 
 
 @implements(np.fix)
