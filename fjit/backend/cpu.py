@@ -77,7 +77,25 @@ class _Phase(Frame):
         getattr(self, f"_on_{type(stmt).__name__.lower()}")(stmt)
 
     def _on_loop(self, loop: n.Loop) -> None:
-        (self._vector if loop.kind == "vector" else self._sequential)(loop)
+        moved = _moved(loop)
+        if moved is not None:
+            self._move(loop, *moved)
+        else:
+            (self._vector if loop.kind == "vector" else self._sequential)(loop)
+
+    def _move(self, loop: n.Loop, load: n.Load, store: n.Store) -> None:
+        """A loop that only copies, done by memcpy: that knows what the processor copies best by."""
+        em, size = self.em, load.dtype.itemsize
+        start, stop = self._bounds(loop)
+        self.vector, self.axes[loop.axis] = loop.axis, start
+        source = em.gep(self.pointer(load.buffer), self.linear(load.at, size)[0])
+        target = em.gep(self.pointer(store.buffer), self.linear(store.at, size)[0])
+        self.vector = None
+        nothing = em.const(WORD, 0)
+        count = em.sub(stop, start)
+        count = em.select(em.icmp("slt", count, nothing), nothing, count)
+        nbytes = em.mul(count, em.const(WORD, size))
+        em.call("llvm.memcpy.p0.p0.i64", None, target, source, nbytes, em.const(FLAG, 0))
 
     def _on_const(self, stmt: n.Const) -> None:
         ty = scalar.register_type(stmt.dtype, 1)
@@ -393,6 +411,25 @@ class _Phase(Frame):
             bits = em.intrinsic("ctpop", bits.ty, bits)
         count = bits if bits.ty.bits == 64 else em.zext(bits, WORD)
         self._set(counter, em.add(self._read(counter, WORD), count))
+
+
+def _moved(loop: n.Loop) -> tuple[n.Load, n.Store] | None:
+    """The load and the store of a vector loop that moves elements side by side, and no more."""
+    if loop.kind != "vector" or len(loop.body) not in (2, 3):
+        return None
+    load, *between, store = loop.body
+    if not (isinstance(load, n.Load) and isinstance(store, n.Store)):
+        return None
+    if load.guard is not None or store.guard is not None or load.swapped:
+        return None
+    value = load.out
+    for stmt in between:
+        if not (isinstance(stmt, n.Let) and stmt.op == "copy" and stmt.args == (value,)):
+            return None
+        value = stmt.out
+    unit = (loop.axis, n.UNIT)
+    side_by_side = load.at.terms.count(unit) == 1 and store.at.terms.count(unit) == 1
+    return (load, store) if side_by_side and store.value == value else None
 
 
 def _like(em: Emitter, value: Val, other: Val) -> Val:
