@@ -18,7 +18,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from operator import is_
 from types import FunctionType, MethodType
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
@@ -64,6 +63,7 @@ from fjit.report.report import Report
 from fjit.runtime import entry as native
 from fjit.runtime.executable import Executable, Options, address_of, clear_kernels
 from fjit.runtime.host import host
+from fjit.runtime.layouts import layout_of
 from fjit.runtime.outputs import result_of
 from fjit.runtime.records import Record, record_of
 
@@ -239,12 +239,14 @@ class Fused(native.NativeCallable):
             return native.missing()
         if entry.executable is None:
             return "the target is the interpreter"
-        same = len(args) == len(call.leaves) and all(map(is_, args, call.leaves))
-        if keywords or not same:
-            return "there are keyword arguments or containers"
+        layout = layout_of(args, keywords, call.leaves)
+        if layout is None:
+            return "an argument is neither an array, a number nor a plain container of them"
         if self._writes or entry.watched or entry.branches is not None:
             return "the function writes into an array or branches on a traced value"
-        return record_of(entry.traced, entry.executable, entry.guards, self.function, call.leaves)
+        return record_of(
+            entry.traced, entry.executable, entry.guards, self.function, layout, call.leaves
+        )
 
     def _used(self, key: tuple[Any, ...]) -> None:
         """Note a use, so that the entries used least recently are forgotten first."""

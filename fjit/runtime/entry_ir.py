@@ -17,30 +17,37 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from fjit.runtime.entry_arguments_ir import ARGUMENTS
 from fjit.runtime.entry_run_ir import RUN
 
 STATE_OFFSET: Final = 24
 """Where a callable holds the address of its state: behind its head and the entry's address."""
-MAX_ARGUMENTS: Final = 64
+MAX_LEAVES: Final = 128
+"""Most arrays and numbers of a call, captured arrays included."""
+MAX_OBJECTS: Final = 256
+"""Most arguments, containers and what is in them."""
 MAX_RESULTS: Final = 16
 MANY_ARGUMENTS: Final = 512
 """More are handed on in memory from the heap, not on the stack."""
 
 RECORD: Final = (
-    "busy", "hits", "nargs", "args", "nguards", "guards", "ncaptures", "captures", "ninputs",
-    "empty", "pointed",
-    "nresults", "results", "ntemps", "temps", "npatches", "patches", "ninner", "inner",
-    "nscalars", "scalars", "nshared", "shared", "nprivate", "private", "private_from",
-    "per_worker", "words", "template", "status_at", "nsteps", "steps", "wide", "threads",
-    "unlocked", "scratch", "finisher", "single",
+    "busy", "hits", "nargs", "kwnames", "ncontainers", "containers", "nleaves", "leaves",
+    "nguards", "guards", "ncaptures", "captures", "ninputs", "empty", "pointed", "nresults",
+    "results", "ntemps", "temps", "npatches", "patches", "ninner", "inner", "nscalars",
+    "scalars", "nshared", "shared", "nprivate", "private", "private_from", "per_worker",
+    "words", "template", "status_at", "nsteps", "steps", "wide", "threads", "unlocked",
+    "scratch", "finisher", "single",
 )  # fmt: skip
 """Words of a record; a plural after its count is the address of a list."""
 
 ARRAY, FLOAT, INT, BOOL = range(4)
-ARGUMENT_WORDS: Final = 8
-"""kind, dtype, ndim, writeable (-1: either), address of shape and strides, first argument with the
-same data, low, high.
+LEAF_WORDS: Final = 9
+"""kind, dtype, ndim, writeable (-1: either), address of shape and strides, first leaf with the same
+data, low, high, number of the object.
 """
+DICT, LIST, TUPLE = range(3)
+CONTAINER_WORDS: Final = 6
+"""number of the object, kind, type, size, address of the keys, number of the first object in it."""
 ITEM, CELL, CODE, ATTRIBUTE, CALL, TYPE, CONSTANT = range(7)
 GUARD_WORDS: Final = 4
 """kind, container, key, value; a value of 0 in a dict is that of a missing name. Of a captured
@@ -74,6 +81,10 @@ declare ptr @PyCell_Get(ptr)
 declare ptr @PyFunction_GetCode(ptr)
 declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
 declare i64 @PyTuple_Size(ptr)
+declare ptr @PyTuple_GetItem(ptr, i64)
+declare i64 @PyList_Size(ptr)
+declare ptr @PyList_GetItem(ptr, i64)
+declare i64 @PyDict_Size(ptr)
 declare ptr @PyTuple_New(i64)
 declare i32 @PyTuple_SetItem(ptr, i64, ptr)
 declare void @PyErr_Clear()
@@ -172,18 +183,17 @@ leave:
 
 define ptr @fjit_entry(ptr %self, ptr %args, i64 %nargsf, ptr %kwnames) {
 entry:
-  %values = alloca [MAX_ARGUMENTS x i64], align 64
-  %held = alloca [MAX_ARGUMENTS x ptr], align 64
+  %values = alloca [MAX_LEAVES x i64], align 64
+  %held = alloca [MAX_LEAVES x ptr], align 64
+  %inside = alloca [MAX_OBJECTS x ptr], align 64
   %nargs = and i64 %nargsf, 9223372036854775807
   %open.at = load ptr, ptr @fjit_tracing
   %open = load i64, ptr %open.at
   %quiet = icmp eq i64 %open, 0
-  %positional = icmp eq ptr %kwnames, null
-  %usual = and i1 %quiet, %positional
   %state.at = getelementptr i8, ptr %self, i64 STATE_OFFSET
   %state = load ptr, ptr %state.at
   %some = icmp ne ptr %state, null
-  %go = and i1 %usual, %some
+  %go = and i1 %quiet, %some
   br i1 %go, label %head, label %python
 head:
   %k = phi i64 [ 1, %entry ], [ %k.next, %next ]
@@ -192,9 +202,17 @@ head:
   br i1 %more, label %try, label %python
 try:
   %record = call ptr @pointer(ptr %state, i64 %k)
-  %same = call i1 @arguments_fit(ptr %record, ptr %args, i64 %nargs, ptr %values)
+  %called.alike = call i1 @call_fits(ptr %record, i64 %nargs, ptr %kwnames)
+  br i1 %called.alike, label %taking, label %next
+taking:
+  %objects = call ptr @objects_of(ptr %record, ptr %args, i64 %nargs, ptr %inside)
+  %taken = icmp ne ptr %objects, null
+  br i1 %taken, label %comparing, label %next
+comparing:
+  %same = call i1 @leaves_fit(ptr %record, ptr %objects, ptr %values)
   br i1 %same, label %guards, label %next
 guards:
+  call void @refer(ptr %record, ptr %objects, i1 true)
   call void @add(ptr %record, i64 {busy}, i64 1)
   %holds = call i64 @guards_hold(ptr %record)
   switch i64 %holds, label %raise [ i64 0, label %leave  i64 1, label %outside ]
@@ -203,9 +221,11 @@ outside:
   switch i64 %captured, label %raise [ i64 0, label %leave  i64 1, label %run ]
 leave:
   call void @add(ptr %record, i64 {busy}, i64 -1)
+  call void @refer(ptr %record, ptr %objects, i1 false)
   br label %next
 raise:
   call void @add(ptr %record, i64 {busy}, i64 -1)
+  call void @refer(ptr %record, ptr %objects, i1 false)
   ret ptr null
 next:
   %k.next = add i64 %k, 1
@@ -214,6 +234,7 @@ run:
   %result = call ptr @run(ptr %record, ptr %values)
   %ncaptures = call i64 @word(ptr %record, i64 {ncaptures})
   call void @drop(ptr %held, i64 %ncaptures)
+  call void @refer(ptr %record, ptr %objects, i1 false)
   call void @add(ptr %record, i64 {busy}, i64 -1)
   %failed = icmp eq ptr %result, inttoptr (i64 1 to ptr)
   br i1 %failed, label %python, label %done
@@ -222,163 +243,6 @@ done:
 python:
   %r = call ptr @in_python(ptr %self, ptr %args, i64 %nargs, ptr %kwnames)
   ret ptr %r
-}
-"""
-
-_ARGUMENTS = """
-define internal i1 @same_words(ptr %a, ptr %b, i64 %n) alwaysinline {
-entry:
-  br label %head
-head:
-  %i = phi i64 [ 0, %entry ], [ %next, %body ]
-  %end = icmp sge i64 %i, %n
-  br i1 %end, label %done, label %body
-body:
-  %x = call i64 @word(ptr %a, i64 %i)
-  %y = call i64 @word(ptr %b, i64 %i)
-  %next = add i64 %i, 1
-  %same = icmp eq i64 %x, %y
-  br i1 %same, label %head, label %done
-done:
-  %all = phi i1 [ true, %head ], [ false, %body ]
-  ret i1 %all
-}
-
-; dtype, rank, shape, strides and writeability; gives the address of the data, or 0.
-define internal i64 @array_fits(ptr %object, ptr %kind) {
-entry:
-  %type = call ptr @pointer(ptr %object, i64 1)
-  %array = load ptr, ptr @fjit_array_type
-  %is.array = icmp eq ptr %type, %array
-  br i1 %is.array, label %head, label %no
-head:
-  %dtype = call i64 @word(ptr %object, i64 7)
-  %dtype.want = call i64 @word(ptr %kind, i64 1)
-  %same.dtype = icmp eq i64 %dtype, %dtype.want
-  %ndim.at = getelementptr i8, ptr %object, i64 24
-  %ndim.32 = load i32, ptr %ndim.at
-  %ndim = zext i32 %ndim.32 to i64
-  %ndim.want = call i64 @word(ptr %kind, i64 2)
-  %same.ndim = icmp eq i64 %ndim, %ndim.want
-  %flags.at = getelementptr i8, ptr %object, i64 64
-  %flags = load i32, ptr %flags.at
-  %writeable.32 = and i32 %flags, 1024
-  %writeable = zext i32 %writeable.32 to i64
-  %writeable.want = call i64 @word(ptr %kind, i64 3)
-  %equal.flag = icmp eq i64 %writeable, %writeable.want
-  %any.flag = icmp slt i64 %writeable.want, 0
-  %same.flag = or i1 %equal.flag, %any.flag
-  %both = and i1 %same.dtype, %same.ndim
-  %all = and i1 %both, %same.flag
-  br i1 %all, label %extents, label %no
-extents:
-  %want = call ptr @pointer(ptr %kind, i64 4)
-  %shape = call ptr @pointer(ptr %object, i64 4)
-  %same.shape = call i1 @same_words(ptr %shape, ptr %want, i64 %ndim)
-  br i1 %same.shape, label %steps, label %no
-steps:
-  %strides = call ptr @pointer(ptr %object, i64 5)
-  %strides.want = getelementptr i64, ptr %want, i64 %ndim
-  %same.strides = call i1 @same_words(ptr %strides, ptr %strides.want, i64 %ndim)
-  br i1 %same.strides, label %yes, label %no
-yes:
-  %data = call i64 @word(ptr %object, i64 2)
-  ret i64 %data
-no:
-  ret i64 0
-}
-
-; Whether the first array with the same data is the one that it was in the trace.
-define internal i1 @shares_as_before(ptr %kinds, ptr %values, i64 %i, i64 %data, i64 %first) {
-entry:
-  br label %head
-head:
-  %j = phi i64 [ 0, %entry ], [ %j.next, %next ]
-  %end = icmp sge i64 %j, %i
-  br i1 %end, label %found, label %body
-body:
-  %at = mul i64 %j, ARGUMENT_WORDS
-  %kind = call i64 @word(ptr %kinds, i64 %at)
-  %other = call i64 @word(ptr %values, i64 %j)
-  %is.array = icmp eq i64 %kind, ARRAY
-  %same = icmp eq i64 %other, %data
-  %hit = and i1 %is.array, %same
-  br i1 %hit, label %found, label %next
-next:
-  %j.next = add i64 %j, 1
-  br label %head
-found:
-  %right = icmp eq i64 %j, %first
-  ret i1 %right
-}
-
-define internal i1 @arguments_fit(ptr %record, ptr %args, i64 %nargs, ptr %values) {
-entry:
-  %overflow = alloca i32
-  %want = call i64 @word(ptr %record, i64 {nargs})
-  %kinds = call ptr @pointer(ptr %record, i64 {args})
-  %same.count = icmp eq i64 %nargs, %want
-  br i1 %same.count, label %head, label %no
-head:
-  %i = phi i64 [ 0, %entry ], [ %i.next, %keep ]
-  %end = icmp sge i64 %i, %nargs
-  br i1 %end, label %yes, label %body
-body:
-  %object = call ptr @pointer(ptr %args, i64 %i)
-  %type = call ptr @pointer(ptr %object, i64 1)
-  %at = mul i64 %i, ARGUMENT_WORDS
-  %kind = getelementptr i64, ptr %kinds, i64 %at
-  %which = load i64, ptr %kind
-  switch i64 %which, label %no [ i64 ARRAY, label %array  i64 FLOAT, label %float
-                                 i64 INT, label %int  i64 BOOL, label %bool ]
-array:
-  %data = call i64 @array_fits(ptr %object, ptr %kind)
-  %fits = icmp ne i64 %data, 0
-  br i1 %fits, label %sharing, label %no
-sharing:
-  %first = call i64 @word(ptr %kind, i64 5)
-  %shared = call i1 @shares_as_before(ptr %kinds, ptr %values, i64 %i, i64 %data, i64 %first)
-  br i1 %shared, label %keep, label %no
-float:
-  %float.type = load ptr, ptr @fjit_float_type
-  %is.float = icmp eq ptr %type, %float.type
-  br i1 %is.float, label %float.value, label %no
-float.value:
-  %bits = call i64 @word(ptr %object, i64 2)
-  br label %keep
-int:
-  %int.type = load ptr, ptr @fjit_int_type
-  %is.int = icmp eq ptr %type, %int.type
-  br i1 %is.int, label %int.value, label %no
-int.value:
-  %number = call i64 @PyLong_AsLongLongAndOverflow(ptr %object, ptr %overflow)
-  %over = load i32, ptr %overflow
-  %exact = icmp eq i32 %over, 0
-  %low = call i64 @word(ptr %kind, i64 6)
-  %high = call i64 @word(ptr %kind, i64 7)
-  %above = icmp sge i64 %number, %low
-  %below = icmp sle i64 %number, %high
-  %between = and i1 %above, %below
-  %good = and i1 %between, %exact
-  br i1 %good, label %keep, label %no
-bool:
-  %true = load ptr, ptr @fjit_true
-  %false = load ptr, ptr @fjit_false
-  %is.true = icmp eq ptr %object, %true
-  %is.false = icmp eq ptr %object, %false
-  %is.bool = or i1 %is.true, %is.false
-  %truth = zext i1 %is.true to i64
-  br i1 %is.bool, label %keep, label %no
-keep:
-  %value = phi i64 [ %data, %sharing ], [ %bits, %float.value ], [ %number, %int.value ],
-                   [ %truth, %bool ]
-  call void @put(ptr %values, i64 %i, i64 %value)
-  %i.next = add i64 %i, 1
-  br label %head
-yes:
-  ret i1 true
-no:
-  ret i1 false
 }
 """
 
@@ -483,7 +347,7 @@ define internal i64 @captures_fit(ptr %record, ptr %values, ptr %held) {
 entry:
   %n = call i64 @word(ptr %record, i64 {ncaptures})
   %list = call ptr @pointer(ptr %record, i64 {captures})
-  %nargs = call i64 @word(ptr %record, i64 {nargs})
+  %nleaves = call i64 @word(ptr %record, i64 {nleaves})
   br label %head
 head:
   %i = phi i64 [ 0, %entry ], [ %i.next, %keep ]
@@ -507,7 +371,7 @@ check:
   %fits = icmp ne i64 %data, 0
   br i1 %fits, label %keep, label %drop
 keep:
-  %place = add i64 %nargs, %i
+  %place = add i64 %nleaves, %i
   call void @put(ptr %values, i64 %place, i64 %data)
   %i.next = add i64 %i, 1
   br label %head
@@ -524,8 +388,10 @@ no:
 """
 
 _NAMES = {
-    "STATE_OFFSET": STATE_OFFSET, "MAX_ARGUMENTS": MAX_ARGUMENTS, "MAX_RESULTS": MAX_RESULTS,
-    "ARGUMENT_WORDS": ARGUMENT_WORDS, "GUARD_WORDS": GUARD_WORDS, "RESULT_WORDS": RESULT_WORDS,
+    "STATE_OFFSET": STATE_OFFSET, "MAX_LEAVES": MAX_LEAVES, "MAX_RESULTS": MAX_RESULTS,
+    "LEAF_WORDS": LEAF_WORDS, "CONTAINER_WORDS": CONTAINER_WORDS, "MAX_OBJECTS": MAX_OBJECTS,
+    "DICT": DICT, "LIST": LIST, "TUPLE": TUPLE,
+    "GUARD_WORDS": GUARD_WORDS, "RESULT_WORDS": RESULT_WORDS,
     "ARRAY": ARRAY, "FLOAT": FLOAT, "INT": INT, "BOOL": BOOL,
     "ITEM": ITEM, "CELL": CELL, "CODE": CODE, "ATTRIBUTE": ATTRIBUTE, "CALL": CALL,
     "TYPE": TYPE, "MANY_ARGUMENTS": MANY_ARGUMENTS,
@@ -535,5 +401,5 @@ _WORD = re.compile(r"\b(" + "|".join(_NAMES) + r")\b|\{(\w+)\}")
 
 def entry_ir() -> str:
     """Return the whole module's text, for CPython with its lock on a 64-bit machine."""
-    text = _HEAD + _ARGUMENTS + _GUARDS + RUN + _ENTRY
+    text = _HEAD + ARGUMENTS + _GUARDS + RUN + _ENTRY
     return _WORD.sub(lambda m: str(_NAMES[m[1]] if m[1] else RECORD.index(m[2])), text)

@@ -24,6 +24,7 @@ from fjit.frontend.guards import Guard
 from fjit.frontend.paths import MISSING
 from fjit.runtime import entry, entry_ir, threads
 from fjit.runtime.executable import Executable, Native, address_of
+from fjit.runtime.layouts import Container, Layout
 from fjit.runtime.outputs import is_laid_out
 
 MAX_SCRATCH: Final = 1 << 22
@@ -57,6 +58,7 @@ class Record:
     def __init__(
         self,
         executable: Executable,
+        layout: Layout,
         arguments: Sequence[Any],
         ranges: dict[int, tuple[int, int]],
         checks: Sequence[Check],
@@ -67,8 +69,12 @@ class Record:
         steps = [s for s in executable.steps if isinstance(s, Native)]
         outputs = self._results(executable, shape)
         named = {
-            "nargs": len(arguments),
-            "args": self._words(self._arguments(arguments, ranges)),
+            "nargs": layout.positional,
+            "kwnames": self._keep(layout.names) if layout.names else 0,
+            "ncontainers": len(layout.containers),
+            "containers": self._words([w for c in layout.containers for w in self._container(c)]),
+            "nleaves": len(arguments),
+            "leaves": self._words(self._leaves(arguments, layout.places, ranges)),
             "nguards": len(checks),
             "guards": self._words([w for c in checks for w in self._check(c, self._value(c))]),
             "ncaptures": len(captures),
@@ -125,17 +131,26 @@ class Record:
         self._kept.append(value)
         return id(value)
 
-    def _arguments(self, arguments: Sequence[Any], ranges: dict[int, tuple[int, int]]) -> list[int]:
+    def _container(self, c: Container) -> list[int]:
+        keys = self._words([self._keep(key) for key in c.keys])
+        return [c.place, c.kind, self._keep(c.type), c.size, keys, c.first]
+
+    def _leaves(
+        self,
+        leaves: Sequence[Any],
+        places: Sequence[int],
+        ranges: dict[int, tuple[int, int]],
+    ) -> list[int]:
         words: list[int] = []
         first: dict[int, int] = {}
-        for number, value in enumerate(arguments):
+        for number, (value, place) in enumerate(zip(leaves, places, strict=True)):
             if type(value) is np.ndarray:
-                place = first.setdefault(address_of(value), number)
-                words += self._array(value, 1024 * value.flags.writeable, place)
+                same = first.setdefault(address_of(value), number)
+                words += [*self._array(value, 1024 * value.flags.writeable, same), place]
             else:
                 low, high = ranges.get(number, (-(2**63), 2**63 - 1))
                 low, high = max(low, -(2**63)), min(high, 2**63 - 1)
-                words += [_KINDS[type(value)], 0, 0, 0, 0, 0, low, high]
+                words += [_KINDS[type(value)], 0, 0, 0, 0, 0, low, high, place]
         return words
 
     def _array(self, array: Any, writeable: int, first: int = 0) -> list[int]:
@@ -184,11 +199,12 @@ def record_of(
     executable: Executable,
     guards: Iterable[Guard],
     function: object,
+    layout: Layout,
     leaves: Sequence[Any],
 ) -> Record | str:
     """The record of calls of one trace like this one with `leaves`, or why there is none.
 
-    The guards hold now; the leaves are the arguments themselves, all of them traced.
+    The guards hold now; the leaves are all traced.
     """
     captures: list[tuple[Check | None, Any]] = []
     for position in range(len(leaves), len(executable.program.inputs)):
@@ -207,7 +223,7 @@ def record_of(
         ranges[position] = max(low, known[0]), min(high, known[1])
     checks = [c for g in guards for c in checks_of(g, function)]
     known_captures = [(c, a) for c, a in captures if c is not None]
-    return Record(executable, leaves, ranges, checks, known_captures, _shape(traced))
+    return Record(executable, layout, leaves, ranges, checks, known_captures, _shape(traced))
 
 
 def _shape(traced: Traced) -> Shape:
@@ -237,8 +253,8 @@ def refusal(
         return "a result is an argument, a constant, or returned twice"
     if any(type(a) not in _KINDS for a in arguments):
         return "an argument is neither an array nor a Python number"
-    if len(arguments) + len(captures) > entry_ir.MAX_ARGUMENTS:
-        return f"there are more than {entry_ir.MAX_ARGUMENTS} arguments and captured arrays"
+    if len(arguments) + len(captures) > entry_ir.MAX_LEAVES:
+        return f"there are more than {entry_ir.MAX_LEAVES} arguments and captured arrays"
     if any(c is None or type(a) is not np.ndarray for c, a in captures):
         return "a captured value is read in Python"
     if len(executable.steps) > 1 or not all(isinstance(s, Native) for s in executable.steps):

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import fjit
+from fjit.core import tree
 from fjit.errors import FjitError
 from fjit.fused import Fused
 from fjit.runtime import entry
@@ -62,11 +63,12 @@ def test_arguments_of_every_kind(args: tuple[Any, ...]) -> None:
     assert answers(f, *args)
 
 
-def test_results_of_every_kind() -> None:
-    class Pair(NamedTuple):
-        low: Any
-        high: Any
+class Pair(NamedTuple):
+    low: Any
+    high: Any
 
+
+def test_results_of_every_kind() -> None:
     for function in (
         lambda a: a.sum(),
         lambda a: (a.sum(), a.max(axis=0)),
@@ -131,10 +133,92 @@ def test_keywords_defaults_and_wrong_counts() -> None:
 
 def test_containers_are_not_taken_for_their_leaves() -> None:
     f = fjit.fuse(lambda a, b: (a[0] * 2, b + 1))
-    for args in (([X], Y), (X, Y), ((X, Y), Y), ([Y, X], 2.0)):
+    for args in (([X], Y), (X, Y), ((X, Y), Y), ([Y, X], Y + 5)):
         for _ in range(3):
             assert_same(f(*args), f.function(*args))
-    assert len(f.records) == 1
+        assert answers(f, *args)
+    assert len(f.records) == 4
+
+
+CONTAINERS: tuple[tuple[tuple[Any, ...], dict[str, Any]], ...] = (
+    ((X,), {"b": Y}),
+    ((), {"b": Y, "a": X}),
+    ((), {"a": [X, 2.0], "b": Y}),
+    (({"w": X, "b": Y},), {"b": (Y, {"k": 3})}),
+    ((Pair(X, Y), [X, [Y, (X, Y)]]), {}),
+    (({2: X, 1: Y}, (X,)), {}),
+)
+
+
+@pytest.mark.parametrize("number", range(len(CONTAINERS)))
+def test_keywords_and_containers(number: int) -> None:
+    args, keywords = CONTAINERS[number]
+
+    def function(a: Any, b: Any) -> Any:
+        leaves = tree.flatten((a, b))[0]
+        total = leaves[0] * 1
+        for k, leaf in enumerate(leaves[1:], 2):
+            total = total + leaf * k
+        return total
+
+    f = fjit.fuse(function)
+    for _ in range(3):
+        assert_same(f(*args, **keywords), function(*args, **keywords))
+    assert f.answered == 1, f.prepare(*args, **keywords).record
+
+
+def test_containers_that_change() -> None:
+    f = fjit.fuse(lambda p: p["x"] * 2 + sum(p["more"]))
+    p: dict[str, Any] = {"x": X, "more": [Y, Y + 1]}
+    f(p), f(p)
+    assert answers(f, p)
+    p["more"].append(X)
+    assert not answers(f, p)
+    p["more"].pop()
+    p["x"] = Y * 3
+    assert answers(f, p)
+    p["other"] = Y
+    assert not answers(f, p)
+    del p["other"]
+    assert answers(f, {"more": p["more"], "x": X})
+    assert not answers(f, {"more": tuple(p["more"]), "x": X})
+    with pytest.raises(KeyError):
+        f({"y": X, "more": p["more"]})
+
+
+def test_what_is_in_a_container_outlives_the_call() -> None:
+    """The entry holds the arrays while another thread empties the dict."""
+    f = fjit.fuse(lambda p: np.sin(np.exp(np.cos(p["x"]))), threads=1)
+    p = {"x": np.linspace(0, 1, 3_000_000)}
+    for _ in range(3):
+        want = f(p)
+    assert f.answered
+    emptied = threading.Event()
+
+    def empty() -> None:
+        time.sleep(1e-3)
+        p.clear()
+        gc.collect()
+        emptied.set()
+
+    worker = threading.Thread(target=empty)
+    worker.start()
+    got = f(p)
+    worker.join()
+    assert np.array_equal(got, want)
+
+
+def test_other_names_and_orders_of_names() -> None:
+    f = fjit.fuse(lambda a, b, k=1.0: a * 2 + b * k)
+    f(X, b=Y, k=2.0), f(X, b=Y, k=2.0)
+    before = f.answered
+    assert_same(f(X, **{"b": Y, "k": 2.0}), X * 2 + Y * 2.0)
+    assert f.answered == before + 1
+    assert_same(f(X, k=2.0, b=Y), X * 2 + Y * 2.0)
+    assert_same(f(X, b=2.0, k=Y), X * 2 + Y * 2.0)
+    assert_same(f(b=X, a=Y), Y * 2 + X)
+    with pytest.raises(TypeError):
+        f(X, b=Y, c=2.0)
 
 
 def test_sharing_of_arguments_matters() -> None:
