@@ -234,6 +234,10 @@ class _Phase(Frame):
         base, vector = self.linear(stmt.at, size)
         guard = None if stmt.guard is None else self.values[stmt.guard]
         pointer = em.gep(self.pointer(stmt.buffer), base)
+        if stmt.other is not None and stmt.choose is not None:
+            buffer, at = stmt.other
+            instead = em.gep(self.pointer(buffer), self.linear(at, size)[0])
+            pointer = em.select(self.values[stmt.choose], pointer, instead)
         contiguous = self._is_contiguous(stmt.at)
         if vector is None and not contiguous:
             value = self._scalar_load(stmt, pointer, guard)
@@ -420,7 +424,8 @@ def _moved(loop: n.Loop) -> tuple[n.Load, n.Store] | None:
     load, *between, store = loop.body
     if not (isinstance(load, n.Load) and isinstance(store, n.Store)):
         return None
-    if load.guard is not None or store.guard is not None or load.swapped:
+    plain = load.guard is None and load.other is None and not load.swapped
+    if not plain or store.guard is not None:
         return None
     value = load.out
     for stmt in between:

@@ -319,6 +319,9 @@ class Writer:
         return self._choose(source.options, under)
 
     def _choose(self, options: tuple[tuple[Guard, demand.Read], ...], under: Value | None) -> Value:
+        picked = self._picked(options, under)
+        if picked is not None:
+            return picked
         guards: list[Value] = []
         values: list[Value] = []
         rest = under
@@ -335,6 +338,57 @@ class Writer:
         for own, value in zip(reversed(guards), reversed(values[:-1]), strict=True):
             result = self.let("select", (own, value, result), (dtypes.BOOL, dtype, dtype), dtype)
         return result
+
+    def _picked(
+        self, options: tuple[tuple[Guard, demand.Read], ...], under: Value | None
+    ) -> Value | None:
+        """One load whose address is chosen, where two rows of memory take turns; else None."""
+        if len(options) != 2 or under is not None or options[1][0]:
+            return None
+        conditions, first = options[0]
+        along = set() if self.vector_axis is None else {self.vector_axis}
+        if not conditions or any(isinstance(c, Holds) for c in conditions):
+            return None
+        if any(ix.axes_of((c.inner,)) & along for c in conditions):  # type: ignore[union-attr]
+            return None
+        leaves = [self._leaf(read) for read in (first, options[1][1])]
+        if None in leaves:
+            return None
+        (a, at_a), (b, at_b) = leaves  # type: ignore[misc]
+        one, two = self.memory[a], self.memory[b]
+        if one.scalar or two.scalar or one.swapped != two.swapped:
+            return None
+        size = a.aval.dtype.itemsize
+        there = self.address(at_a, one.strides, size, ("load", a, at_a))
+        instead = self.address(at_b, two.strides, size, ("load", b, at_b))
+        way = _along(there, along)
+        if way is None or way != _along(instead, along):
+            return None
+        own = self.guard(conditions)
+        assert own is not None
+        depth = max(self.linear_depth(there), self.linear_depth(instead), self.depths[own])
+        out = self.fresh(depth)
+        self.place(
+            Load(out, self.inputs[a], there, a.aval.dtype, None, one.swapped, own,
+                 (self.inputs[b], instead)),
+            depth,
+        )  # fmt: skip
+        return out
+
+    def _leaf(self, read: demand.Read) -> tuple[Var, Indices] | None:
+        """The element of memory that a read comes down to through views, with no index gathered."""
+        atom, at = read.atom, read.at
+        while isinstance(atom, Var) and atom in self.env:
+            eqn = self.env[atom]
+            step = demand.step(eqn, at) if eqn.primitive.family == "view" else None
+            if not isinstance(step, demand.Read) or (atom, at) in self.held:
+                return None
+            atom, at = step.atom, step.at
+        if isinstance(atom, Literal) or (atom, at) in self.held or (atom, at, None) in self.memo:
+            return None
+        if any(not isinstance(t, Axis) for index in at for t, _ in index.terms):
+            return None
+        return atom, at
 
     def _load(self, var: Var, at: Indices, under: Value | None) -> tuple[Value, Value | None]:
         memory = self.memory[var]
@@ -370,6 +424,13 @@ class Writer:
         for var in self.env:
             for at in computed.get(var, ()):
                 self.value(var, at)
+
+
+def _along(address: Linear, along: set[Axis]) -> tuple[Slot | int, ...] | None:
+    """How an address goes along the vector axis: side by side or not at all; None otherwise."""
+    names = {f"i{axis.number}" for axis in along}
+    factors = tuple(factor for term, factor in address.terms if term in names)
+    return factors if factors in ((), (UNIT,)) else None
 
 
 def _safe(options: tuple[tuple[Guard, demand.Read], ...]) -> bool:

@@ -145,7 +145,11 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """out = an element of a buffer; zero where the guard does not hold."""
+    """out = an element of a buffer; zero where the guard does not hold.
+
+    With `other` (a buffer and an address of the same form) that element where `choose`, a condition
+    that is the same for all lanes, does not hold.
+    """
 
     out: Value
     buffer: int
@@ -153,13 +157,16 @@ class Load:
     dtype: np.dtype
     guard: Value | None = None
     swapped: bool = False
+    choose: Value | None = None
+    other: tuple[int, Linear] | None = None
 
     def __str__(self) -> str:
         swap = " swapped" if self.swapped else ""
-        return (
-            f"%{self.out} = load b{self.buffer}[{self.at}] {dtypes.name(self.dtype)}{swap}"
-            f"{_when(self.guard)}"
-        )
+        place = f"b{self.buffer}[{self.at}]"
+        if self.other is not None:
+            place += f" if %{self.choose} else b{self.other[0]}[{self.other[1]}]"
+        kind = f"{dtypes.name(self.dtype)}{swap}"
+        return f"%{self.out} = load {place} {kind}{_when(self.guard)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,12 +104,14 @@ def _flat(loop: n.Loop) -> Iterator[n.Stmt]:
 def uses(stmt: n.Stmt) -> list[n.Value]:
     """Values that a statement reads."""
     found: list[n.Value] = list(getattr(stmt, "args", ())) + list(getattr(stmt, "parts", ()))
-    for name in ("value", "guard", "position"):
+    for name in ("value", "guard", "position", "choose"):
         value = getattr(stmt, name, None)
         if isinstance(value, int):
             found.append(value)
-    for name in ("at", "linear"):
-        linear = getattr(stmt, name, None)
+    linears = [getattr(stmt, "at", None), getattr(stmt, "linear", None)]
+    other = getattr(stmt, "other", None)
+    linears.append(None if other is None else other[1])
+    for linear in linears:
         if linear is not None:
             found += [int(term[1:]) for term, _ in linear.terms if term[0] == "%"]
     return found
