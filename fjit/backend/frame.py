@@ -46,6 +46,8 @@ class Frame:
         self.mask: Val | None = None
         self.copy = 0
         self.copies: tuple[Copy, ...] = ()
+        self.row: tuple[str, int, int] | None = None  # axis, copy and copies of an unrolled loop
+        self.tiles: dict[tuple[n.Value, int], list[Val]] = {}
         self.within: Val | None = None
         self.accs: dict[int, Accumulator | Lanewise] = {}
         self.strides: dict[int, Val] = {}
@@ -219,7 +221,9 @@ class Frame:
             now, *labels = self._while(counter, last, loop.unroll)
             for copy in range(loop.unroll):
                 self.axes[loop.axis] = em.add(now, em.const(WORD, copy))
+                self.row = (loop.axis, copy, loop.unroll)
                 self.body(loop.body)
+            self.row, self.tiles = None, {}
             self._next(counter, now, loop.unroll, (labels[0], labels[1]))
         now, *labels = self._while(counter, stop, 1)
         self.axes[loop.axis] = now

@@ -36,7 +36,7 @@ from fjit.lower.nest import (
     Value,
 )
 from fjit.lower.segments import cuts
-from fjit.lower.tiles import TILE_COLUMNS, TILE_ROWS, crosses
+from fjit.lower.tiles import MOST_TILED, TILE_COLUMNS, TILE_ROWS, crosses
 from fjit.optimize import cost, demand
 from fjit.optimize import index as ix
 from fjit.optimize.drafts import Root, root_reads
@@ -203,14 +203,15 @@ class Assembler:
         rows, inner = self._loop(row, "sequential"), self._loop(self.inner, "vector")
         self._part(rows, "tile0", TILE_ROWS)
         self._part(inner, "tile1", TILE_COLUMNS)
-        writer.open(rows, (rows.axis,))
-        here = list(plan.placed)
         writer.open(inner, (inner.axis,))
-        writer.vector_axis = self.inner
-        self._body(here, {}, 0)
-        inner.unroll = self._unroll(inner, here)
-        writer.close(inner)
+        writer.vector_axis, writer.tile_axis = self.inner, row
+        writer.open(rows, (rows.axis,))
+        self._body(list(plan.placed), {}, 0)
+        if len(rows.body) <= MOST_TILED:
+            rows.unroll = TILE_ROWS
         writer.close(rows)
+        writer.close(inner)
+        writer.tile_axis = None
         writer.close(task)
         elements = math.prod(a.extent for a in plan.axes)
         return Phase(task, count, max(1, GRAIN // (TILE_ROWS * TILE_COLUMNS)), elements)

@@ -72,6 +72,7 @@ class Writer:
         self.memo: dict[object, Value] = {}
         self.held: dict[tuple[Var, Indices], object] = {}
         self.vector_axis: Axis | None = None
+        self.tile_axis: Axis | None = None  # the rows of tiles, in which steps of one element show
         self.inputs: dict[Var, int] = {}
         self.under: Value | None = None
         self._numbers = 0
@@ -223,6 +224,8 @@ class Writer:
                 continue
             if term == self.vector_axis and abs(total) == itemsize:
                 terms.append((self.term(term), UNIT if total > 0 else BACK))
+            elif term == self.tile_axis and total == itemsize:
+                terms.append((self.term(term), UNIT))
             else:
                 terms.append((self.term(term), self.extent_slot((role, number), total)))
         return Linear(self.extent_slot((role, "offset"), const), tuple(terms))

@@ -15,8 +15,11 @@ from fjit.optimize.drafts import root_reads
 from fjit.optimize.orders import axis_strides
 from fjit.optimize.schedule import Schedule
 
-TILE_ROWS: Final = 8
+TILE_ROWS: Final = 16
+"""Rows of a tile: a cache line of float32, and as many vectors as are turned at once."""
 TILE_COLUMNS: Final = 256
+MOST_TILED: Final = 16
+"""Most statements of a body that is repeated for each row of a tile."""
 CACHE_LINE: Final = 64
 
 
