@@ -35,9 +35,10 @@ class Copy:
 class Frame:
     """The function of one phase under construction."""
 
-    def __init__(self, nest: n.Nest, lanes: int, hardware_half: bool) -> None:
+    def __init__(self, nest: n.Nest, lanes: int, hardware_half: bool, narrow: int = 0) -> None:
         self.nest = nest
         self.lanes = lanes
+        self.narrow = narrow or lanes  # lanes of the ends of loops without sums
         self.em = Emitter(hardware_half=hardware_half)
         self.entry: list[str] = []
         self.values: dict[int, Val] = {}
@@ -83,7 +84,7 @@ class Frame:
         accs = [opened[s.acc] for s in loop.body if isinstance(s, n.Update)]
         needed = [max(1, virtual_lanes(o.dtype) // self.lanes) for o in accs
                   if ordered(o.op, o.dtype) and not o.lanewise]  # fmt: skip
-        wanted = max(needed, default=loop.unroll)
+        wanted = max(needed, default=max(1, loop.unroll * self.narrow // self.lanes))
         return wanted if loop.unroll > 1 and wanted <= MAX_UNROLLED else min(loop.unroll, 4)
 
     def _survey(self, stmts: list[n.Stmt]) -> None:
@@ -269,9 +270,11 @@ class Frame:
                 self._masked(loop, counter, stop, origin, copy, end)
             em.br(end)
         else:
+            wide, self.lanes = self.lanes, self.narrow
             now, *labels = self._while(counter, stop, self.lanes)
             self._strip(loop, now, origin, 0, self._tail(now, stop), at=now)
             self._next(counter, now, self.lanes, (labels[0], labels[1]))
+            self.lanes = wide
             em.br(end)
         em.label(end)
 
