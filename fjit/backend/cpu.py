@@ -29,6 +29,8 @@ FLAG = Ty("i", 1)
 STENCIL_BITS = 256
 HEAVY = 20
 """Operations of an elementary function."""
+MOST_SIDE_BY_SIDE = 400
+"""Most operations of a body that is computed in two: a longer one takes long to compile."""
 MOST_WIDE = 100
 """Most operations of a body that is computed in four registers at a time."""
 SCAN_LANES = 8
@@ -68,7 +70,7 @@ def _side_by_side(loop: n.Loop) -> int:
     if inner or any(isinstance(s, n.Append | n.Scan) for s in loop.body):
         return 1
     weights = [FLOPS.get(s.op, 1) for s in loop.body if isinstance(s, n.Let)]
-    if max(weights, default=0) < HEAVY:
+    if max(weights, default=0) < HEAVY or sum(weights) > MOST_SIDE_BY_SIDE:
         return 1
     sums = any(isinstance(s, n.Update) for s in loop.body)
     return 2 if sums or sum(weights) > MOST_WIDE else 4

@@ -79,9 +79,9 @@ def check(f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
     """Compare `f(*args, **kwargs)` of NumPy with every path of fjit.
 
     The paths are the interpreter on the program and on its fused plan, and compiled kernels:
-    unfused, and fused at 1, 4, 8, 16 and the machine's own lanes on 1 and 2 threads; each called twice, and a third
-    time where the native entry then answers, on equal copies of the arguments that have the same
-    layout. Results and arguments afterwards are
+    unfused, and fused at 1, 4, 8, 16 and the machine's own lanes on 1 and 2 threads; each called
+    twice, and a third time where the native entry then answers, on equal copies of the arguments
+    that have the same layout. Results and arguments afterwards are
     compared: structure, types, dtypes, shapes, axis order, values. Where NumPy raises an error,
     every path must raise one of the same kind. `f` may change its arguments and nothing else.
 
