@@ -57,7 +57,7 @@ $(VENV)/.stamp: pyproject.toml
 $(BENCH)/.stamp: pyproject.toml
 	@echo "Making $(BENCH) (once; the peers are large)"
 	@$(PYTHON) -m venv $(BENCH)
-	@$(BENCH)/bin/python $(PIP) -e '.[cli]' scipy threadpoolctl
+	@$(BENCH)/bin/python $(PIP) -e '.[cli,viz]' scipy threadpoolctl
 	@for peer in $(PEERS); do \
 	  $(BENCH)/bin/python $(PIP) $$peer || echo "bench: left out $$peer, which did not install"; \
 	done

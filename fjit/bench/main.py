@@ -21,7 +21,7 @@ from typing import Final
 
 import numpy as np
 
-from fjit.bench import table
+from fjit.bench import plot, table
 from fjit.bench.cases import GROUPS, select
 from fjit.bench.peers import PEERS, Peer, choose, describe
 from fjit.bench.runner import DTYPES, Job, Row, jobs, run, too_large
@@ -56,6 +56,12 @@ def main(argv: list[str] | None = None) -> int:
             print("\n" + table.compare(old, rows))
     if options.json:
         table.save(rows, machine(), options.json)
+    for file in options.plot:
+        try:
+            plot.save(rows, file)
+        except FjitError as error:
+            print(f"fjit bench: {error}", file=sys.stderr)
+            return 2
     return int(any(row.notes.get("fjit", "").startswith("wrong") for row in rows))
 
 
@@ -81,6 +87,14 @@ def parser() -> argparse.ArgumentParser:
         help="cpu, on a busy machine, with 1 thread",
     )
     add("--json", type=Path, metavar="FILE", help="write the rows there too")
+    add(
+        "--plot",
+        type=Path,
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="draw the rows: .png, .svg, .pdf or .html; may be repeated",
+    )
     add("--compare", type=Path, metavar="FILE", help="rows of an earlier --json to compare with")
     add("--quick", action="store_true", help="fewer rounds of the slow cases, one thread")
     add("--silent", action="store_true", help=argparse.SUPPRESS)

@@ -35,7 +35,15 @@ class Table:
     numeric: frozenset[int] = frozenset()
 
 
-Block = Heading | Paragraph | Table
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A picture as SVG of our own making, and its caption, which text shows instead."""
+
+    svg: str
+    caption: str
+
+
+Block = Heading | Paragraph | Table | Figure
 
 
 def nbytes(count: float) -> str:

@@ -1,7 +1,7 @@
 """Blocks as plain HTML: self-contained, escaped, tables that read without a style sheet.
 
-Takes blocks, gives a fragment for a notebook or a whole page. Invariant: no text of a block is
-taken as markup, and a page loads nothing from anywhere.
+Takes blocks, gives a fragment for a notebook or a whole page. Invariant: no text of a block but a
+figure's SVG is taken as markup, and a page loads nothing from anywhere.
 
     Paragraph("a < b")    ->    <p>a &lt; b</p>
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-from fjit.report.blocks import Block, Heading, Paragraph, Table
+from fjit.report.blocks import Block, Figure, Heading, Paragraph, Table
 
 STYLE = """\
 .fjit { font: 14px/1.4 system-ui, sans-serif; }
@@ -42,6 +42,8 @@ def _block(block: Block) -> str:
         return f"<h{block.level}>{escape(block.text)}</h{block.level}>"
     if isinstance(block, Paragraph):
         return f"<p>{escape(block.text)}</p>"
+    if isinstance(block, Figure):
+        return f"<figure>{block.svg}<figcaption>{escape(block.caption)}</figcaption></figure>"
     return _table(block)
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 from importlib.util import find_spec
 
-from fjit.report.blocks import Block, Heading, Table
+from fjit.report.blocks import Block, Heading, Paragraph, Table
 from fjit.report.text import render
 
 
@@ -41,5 +41,6 @@ def _show_rich(blocks: Iterable[Block]) -> None:
                 table.add_row(*[Text(cell) for cell in row])
             console.print(table)
         else:
-            console.print(Text(block.text))
+            text = block.text if isinstance(block, Paragraph) else block.caption
+            console.print(Text(text))
         console.print()

@@ -15,7 +15,7 @@ import textwrap
 from collections.abc import Iterable
 from itertools import zip_longest
 
-from fjit.report.blocks import Block, Heading, Paragraph, Table
+from fjit.report.blocks import Block, Figure, Heading, Paragraph, Table
 
 GAP = "  "
 LONGEST_WORD = 40
@@ -45,8 +45,9 @@ def _block(block: Block, width: int) -> str:
     if isinstance(block, Heading):
         text = ascii_only(block.text)
         return f"{text}\n{('=' if block.level == 1 else '-') * min(len(text), width)}"
-    if isinstance(block, Paragraph):
-        return textwrap.fill(ascii_only(block.text), width)
+    if isinstance(block, Paragraph | Figure):
+        text = block.text if isinstance(block, Paragraph) else block.caption
+        return textwrap.fill(ascii_only(text), width)
     return _table(block, width)
 
 

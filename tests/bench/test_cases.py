@@ -1,6 +1,7 @@
 """The cases run fused at small sizes, and the rest of the benchmark works; no time is asserted."""
 
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fjit.bench import table
+from fjit.bench import plot, table
 from fjit.bench.cases import CASES, FIRST, GROUPS, Case, select
 from fjit.bench.main import main, parser
 from fjit.bench.peers import PEERS, choose, rebound, reference
@@ -257,6 +258,28 @@ def test_command_prints_writes_and_compares(
     assert len(table.load(file)) == 2
     assert main([*words, "--compare", str(file)]) == 0
     assert "[against the earlier run]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", plot.KINDS)
+def test_rows_are_drawn(kind: str, tmp_path: Path) -> None:
+    file = tmp_path / f"bench{kind}"
+    plot.save([row(), row(case="GELU", times={"fjit": 1e-3, "torch": 4e-4}), row(times={})], file)
+    data = file.read_bytes()
+    starts = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF", ".html": b"<!DOCTYPE html>"}
+    assert data.startswith(starts[kind])
+    if kind == ".html":
+        assert b"<svg" in data and b"softmax" in data and b"wrong result, f64 for f32" in data
+        assert b"http" not in data.split(b"</svg>")[1]
+
+
+def test_what_cannot_be_drawn_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(FjitValueError, match=r"does not end in \.png, \.svg, \.pdf, \.html"):
+        plot.save([row()], tmp_path / "bench.bmp")
+    with pytest.raises(FjitValueError, match="nothing to draw"):
+        plot.save([row(times={"fjit": 1.0})], tmp_path / "bench.png")
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(FjitValueError, match=r"pip install 'fjit\[viz\]'"):
+        plot.save([row()], tmp_path / "bench.png")
 
 
 def test_command_times_one_thread_and_all_in_processes(
