@@ -11,7 +11,7 @@ and `refusal` says why.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -105,8 +105,8 @@ class Record:
         self.words = np.array([named.get(name, 0) for name in entry_ir.RECORD], np.int64)
         self.address = address_of(self.words)
 
-    def __del__(self) -> None:
-        if hasattr(self, "address"):
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not ending() and hasattr(self, "address"):  # at the end modules lose their contents
             entry.free(self.address)
 
     @property
