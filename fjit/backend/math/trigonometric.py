@@ -82,13 +82,15 @@ def sin_kernel(e: Emitter, r: Val, r_lo: Val) -> Pair:
     return r, e.fma(e.fmul(z, r), p, e.fmul(r_lo, slope))
 
 
-def cos_kernel(e: Emitter, r: Val, r_lo: Val) -> Pair:
-    """cos(r + r_lo) in two parts."""
+def cos_kernel(e: Emitter, r: Val, r_lo: Val, exact: bool = False) -> Pair:
+    """cos(r + r_lo) in two parts; `exact` keeps the rounding error of r^2, for a quotient."""
     z = e.fmul(r, r)
     half, one = e.fmul(z, like(e, r, 0.5)), like(e, r, 1.0)
     top = e.fsub(one, half)
     lost = e.fsub(e.fsub(one, top), half)
     lost = e.fma(e.fneg(r), r_lo, lost)
+    if exact:
+        lost = e.fma(e.fma(r, r, e.fneg(z)), like(e, r, -0.5), lost)
     return top, e.fma(e.fmul(z, z), horner(e, z, COS[r.ty.bits]), lost)
 
 
@@ -120,7 +122,7 @@ def tan(e: Emitter, x: Val) -> Val:
     """Tangent: sin/cos, or -cos/sin in odd quadrants, the quotient corrected once."""
     word, r, r_lo = reduce(e, x)
     s = fast_two_sum(e, *sin_kernel(e, r, r_lo))
-    c = fast_two_sum(e, *cos_kernel(e, r, r_lo))
+    c = fast_two_sum(e, *cos_kernel(e, r, r_lo, exact=True))
     odd = e.icmp("ne", e.and_(word, int_like(e, x, 1)), int_like(e, x, 0))
     num = [e.select(odd, b, a) for a, b in zip(s, c, strict=True)]
     den = [e.select(odd, a, b) for a, b in zip(s, c, strict=True)]
