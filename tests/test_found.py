@@ -76,6 +76,13 @@ def first_of_equals(a: Any) -> Any:
     return np.argmax(a), np.argmin(a), [np.argmax(a, axis=k) for k in range(a.ndim)]
 
 
+def columns_of_elementary_functions(a: Any) -> Any:
+    b = np.hypot(a, a)
+    c = np.arctan2(b > 1, np.arctan(b))
+    d = np.exp(c - c.max(axis=1, keepdims=True))
+    return d / d.sum(axis=1, keepdims=True), np.cbrt(b)
+
+
 TIES = np.random.default_rng(0).integers(0, 2, (4, 3, 4, 5))
 ZERO_STRIDES = np.broadcast_to(np.arange(9, dtype="u1").reshape(1, 3, 3), (4, 3, 3))
 
@@ -126,6 +133,14 @@ FOUND: dict[str, tuple[Any, ...]] = {
     "first of equals, columns first": (first_of_equals, np.asfortranarray(TIES)),
     "first of equals, turned": (first_of_equals, TIES.transpose(2, 0, 3, 1).astype("f4")),
     "first NaN, columns first": (first_of_equals, np.asfortranarray(np.where(TIES, np.nan, 1.0))),
+    "columns with narrow ends": (
+        columns_of_elementary_functions,
+        np.random.default_rng(0).normal(size=(4, 5, 1, 3)).astype("f4"),
+    ),
+    "columns with wide and narrow ends": (
+        columns_of_elementary_functions,
+        np.random.default_rng(0).normal(size=(2, 5, 1, 150)),
+    ),
     "cosines beside a huge argument": (
         np.cos,
         np.random.default_rng(0).normal(size=2000).astype("f4") * 3000,

@@ -419,7 +419,7 @@ class _Phase(Frame):
     # ---- reductions -----------------------------------------------------------------------
     def _on_open(self, stmt: n.Open) -> None:
         acc = self.accs.get(stmt.acc)
-        if acc is None:
+        if acc is None or (stmt.lanewise and acc.lanes != self.lanes):  # the end may be narrower
             copies = self.plan_copies.get(stmt.acc, 1)
             kind = Lanewise if stmt.lanewise else Accumulator
             acc = kind(self.em, self.entry, stmt.op, stmt.dtype, self.lanes, copies)
