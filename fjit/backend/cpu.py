@@ -10,112 +10,33 @@ vector loop's body does the same arithmetic for full vectors and, masked, for th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from fjit.backend import scalar
 from fjit.backend.accumulate import WORD, Accumulator, Lanewise
 from fjit.backend.emitter import Emitter, Ty, Val
 from fjit.backend.faults import faults
 from fjit.backend.frame import PTR, Frame
+from fjit.backend.lanes import end_lanes, lanes_for
 from fjit.core import dtypes
 from fjit.core.meanings import start_value
 from fjit.lower import nest as n
 from fjit.lower.build import NEGATIVE_POWER
-from fjit.optimize.cost import FLOPS
 from fjit.target import CpuTarget
 
 BYTE = Ty("i", 8)
 FLAG = Ty("i", 1)
-STENCIL_BITS = 256
-HEAVY = 20
-"""Operations of an elementary function."""
-MOST_SIDE_BY_SIDE = 400
-"""Most operations of a body that is computed in two: a longer one takes long to compile."""
-MOST_WIDE = 100
-"""Most operations of a body that is computed in four registers at a time."""
-SCAN_LANES = 8
-"""Lanes of loops with a running float sum or product, whatever the machine."""
 SIGNATURE = ((PTR, "args"), (WORD, "begin"), (WORD, "end"), (WORD, "worker"))
-
-
-def lanes_for(nest: n.Nest, target: CpuTarget, width: int = 0) -> int:
-    """Lanes of vector loops: `width` if given, else the registers' size over the widest item.
-
-    A stencil gets at most 256 bits: its shifted loads cross a cache line half as often as wider
-    ones, all of which do (5 points in float32: 1.0 ms against 1.2).
-    """
-    if any(_scans(phase.loop) for phase in nest.phases):
-        return SCAN_LANES
-    if width:
-        return width
-    stencil = any(_is_stencil(phase.loop) for phase in nest.phases)
-    bits = min(target.vector_bits, STENCIL_BITS) if stencil else target.vector_bits
-    lanes = max(1, bits // 8 // max(nest.width, 1))
-    return min(64, lanes * max(_side_by_side(phase.loop) for phase in nest.phases))
-
-
-def _side_by_side(loop: n.Loop) -> int:
-    """How many registers a vector takes: several where elementary functions are computed.
-
-    Their operations depend on each other, and the registers' are independent (GELU in float32: 0.62
-    ns an element with 1, 0.49 with 2, 0.41 with 4). Masked ends take as long as whole vectors, so
-    sums, which have no narrower ends, get 2.
-    """
-    most = 1
-    inner = [s for s in loop.body if isinstance(s, n.Loop)]
-    for stmt in inner:
-        most = max(most, _side_by_side(stmt))
-    if loop.kind != "vector":
-        return most
-    if inner or any(isinstance(s, n.Append | n.Scan) for s in loop.body):
-        return 1
-    weights = [FLOPS.get(s.op, 1) for s in loop.body if isinstance(s, n.Let)]
-    if max(weights, default=0) < HEAVY or sum(weights) > MOST_SIDE_BY_SIDE:
-        return 1
-    sums = any(isinstance(s, n.Update) for s in loop.body)
-    return 2 if sums or sum(weights) > MOST_WIDE else 4
-
-
-def _is_stencil(loop: n.Loop) -> bool:
-    """Whether a vector loop reads one buffer at three places or more and computes little."""
-    places: dict[int, set[n.Linear]] = {}
-    heavy = False
-    for stmt in loop.body:
-        if isinstance(stmt, n.Loop) and _is_stencil(stmt):
-            return True
-        if isinstance(stmt, n.Load) and (loop.axis, n.UNIT) in stmt.at.terms:
-            places.setdefault(stmt.buffer, set()).add(stmt.at)
-        heavy |= isinstance(stmt, n.Let) and FLOPS.get(stmt.op, 1) > 1
-    return loop.kind == "vector" and not heavy and max(map(len, places.values()), default=0) > 2
-
-
-def _narrow(nest: n.Nest, target: CpuTarget) -> int:
-    """Lanes of one register: those of the ends of loops without sums."""
-    return max(1, target.vector_bits // 8 // max(nest.width, 1))
-
-
-def _scans(loop: n.Loop) -> bool:
-    """Whether a float scan runs along a vector loop: its order is that of the lanes."""
-    opened = {s.acc for s in _statements(loop) if isinstance(s, n.Open) and s.dtype.kind == "f"}
-    return any(isinstance(s, n.Scan) and s.acc in opened for s in _statements(loop))
-
-
-def _statements(loop: n.Loop) -> Iterator[n.Stmt]:
-    for stmt in loop.body:
-        yield stmt
-        if isinstance(stmt, n.Loop):
-            yield from _statements(stmt)
 
 
 def emit(nest: n.Nest, target: CpuTarget, width: int = 0) -> str:
     """LLVM IR of a kernel's phases, named phase0, phase1, ..."""
     lanes = lanes_for(nest, target, width)
+    narrow = end_lanes(nest, target, width)
     half = "f16c" in target.requires or target.architecture == "aarch64"
     parts: list[str] = []
     helpers: dict[str, str] = {}
     declares: dict[str, str] = {}
     for number, phase in enumerate(nest.phases):
-        writer = _Phase(nest, lanes, half, lanes if width else min(lanes, _narrow(nest, target)))
+        writer = _Phase(nest, lanes, half, narrow)
         writer.run(phase.loop)
         parts.append(writer.em.define(f"phase{number}", SIGNATURE, "nounwind"))
         helpers.update(writer.em.helpers)

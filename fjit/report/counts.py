@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fjit.backend.cpu import lanes_for
+from fjit.backend.lanes import lanes_for
 from fjit.core import dtypes
 from fjit.lower import nest as n
 from fjit.optimize import cost
