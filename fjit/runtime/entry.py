@@ -210,7 +210,7 @@ def _loaded() -> Module:
             "new_array": results.numpy_function(_NEW_FROM_DESCR),
             "return_array": results.numpy_function(_RETURN),
             "set_data": set_handler, "data": handler,
-            "run_parallel": threads.address_of_parallel(),
+            "run_steps": threads.address_of_run(),
             "limit": limit, "openmp_limit": openmp_limit,
         }  # fmt: skip
         for name, value in values.items():

@@ -69,7 +69,7 @@ _HEAD = """
 @fjit_return_array = global ptr null    ; PyArray_Return
 @fjit_set_data = global ptr null        ; PyDataMem_SetHandler, or null where results are not pooled
 @fjit_data = global ptr null            ; the pool's handler
-@fjit_run_parallel = global ptr null    ; fjit_parallel
+@fjit_run_steps = global ptr null       ; fjit_run
 @fjit_limit = global i64 1              ; threads
 @fjit_openmp_limit = global ptr null    ; omp_get_max_threads
 

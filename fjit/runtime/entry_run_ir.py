@@ -271,30 +271,10 @@ done:
 }
 
 define internal void @kernels(ptr %record, ptr %table, i64 %count) {
-entry:
   %n = call i64 @word(ptr %record, i64 {nsteps})
   %steps = call ptr @pointer(ptr %record, i64 {steps})
-  %parallel = load ptr, ptr @fjit_run_parallel
-  br label %head
-head:
-  %k = phi i64 [ 0, %entry ], [ %next, %body ]
-  %end = icmp sge i64 %k, %n
-  br i1 %end, label %done, label %body
-body:
-  %at = mul i64 %k, 5
-  %step = getelementptr i64, ptr %steps, i64 %at
-  %phase = call ptr @pointer(ptr %step, i64 0)
-  %offset = call i64 @word(ptr %step, i64 1)
-  %tasks = call i64 @word(ptr %step, i64 2)
-  %grain = call i64 @word(ptr %step, i64 3)
-  %wide = call i64 @word(ptr %step, i64 4)
-  %serial = icmp eq i64 %wide, 0
-  %threads = select i1 %serial, i64 1, i64 %count
-  %args = getelementptr i8, ptr %table, i64 %offset
-  call void %parallel(ptr %phase, ptr %args, i64 %tasks, i64 %threads, i64 %grain)
-  %next = add i64 %k, 1
-  br label %head
-done:
+  %run = load ptr, ptr @fjit_run_steps
+  call void %run(ptr %table, ptr %steps, i64 %n, i64 %count)
   ret void
 }
 

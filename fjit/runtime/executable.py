@@ -37,41 +37,9 @@ from fjit.runtime.results import pooled
 from fjit.runtime.table import Table
 from fjit.target import CpuTarget
 
-RUN = """
-define void @fjit_run(ptr %table, ptr %steps, i64 %count, i64 %threads, ptr %parallel) {
-entry:
-  br label %head
-head:
-  %k = phi i64 [ 0, %entry ], [ %next, %body ]
-  %more = icmp slt i64 %k, %count
-  br i1 %more, label %body, label %exit
-body:
-  %row = mul i64 %k, 40
-  %at = getelementptr i8, ptr %steps, i64 %row
-  %phase = load ptr, ptr %at
-  %at1 = getelementptr i8, ptr %at, i64 8
-  %offset = load i64, ptr %at1
-  %at2 = getelementptr i8, ptr %at, i64 16
-  %tasks = load i64, ptr %at2
-  %at3 = getelementptr i8, ptr %at, i64 24
-  %grain = load i64, ptr %at3
-  %at4 = getelementptr i8, ptr %at, i64 32
-  %wide = load i64, ptr %at4
-  %serial = icmp eq i64 %wide, 0
-  %n = select i1 %serial, i64 1, i64 %threads
-  %args = getelementptr i8, ptr %table, i64 %offset
-  call void %parallel(ptr %phase, ptr %args, i64 %tasks, i64 %n, i64 %grain)
-  %next = add i64 %k, 1
-  br label %head
-exit:
-  ret void
-}
-"""
-
 _pool = ScratchPool()
 _kernels: dict[tuple[str, CpuTarget, int], Module] = {}
 _lock = threading.Lock()
-_run: Callable[..., None] | None = None
 
 
 def _renew_lock() -> None:
@@ -124,17 +92,6 @@ def clear_kernels() -> None:
     """Forget all machine code."""
     with _lock:
         _kernels.clear()
-
-
-def _runner(target: CpuTarget) -> Callable[..., None]:
-    global _run  # noqa: PLW0603 - one per process, made on first use
-    if _run is None:
-        module = compile_module(RUN, target=target)
-        module.keep_loaded()
-        word = ctypes.c_int64
-        prototype = ctypes.CFUNCTYPE(None, word, word, word, word, word)
-        _run = prototype(module.address("fjit_run"))
-    return _run
 
 
 @dataclass(slots=True)
@@ -374,11 +331,9 @@ class Executable:
         scratch: Any,
         count: int,
     ) -> None:
-        run = _runner(self.options.target)
-        parallel = threads.address_of_parallel()
         for step in self.steps:
             if isinstance(step, Native):
-                run(base, step.address, len(step.steps), count, parallel)
+                threads.run(base, step.address, len(step.steps), count)
             else:
                 self._call(step.eqn, table, arguments, results, scratch)
 

@@ -196,6 +196,37 @@ leave:
   ret void
 }
 
+; Steps one after the other, each five words: phase, offset of its arguments in the table, tasks,
+; grain, and whether several threads take it.
+define void @fjit_run(ptr %table, ptr %steps, i64 %count, i64 %threads) {
+entry:
+  br label %head
+head:
+  %k = phi i64 [ 0, %entry ], [ %next, %body ]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %body, label %exit
+body:
+  %row = mul i64 %k, 40
+  %at = getelementptr i8, ptr %steps, i64 %row
+  %phase = load ptr, ptr %at
+  %at1 = getelementptr i8, ptr %at, i64 8
+  %offset = load i64, ptr %at1
+  %at2 = getelementptr i8, ptr %at, i64 16
+  %tasks = load i64, ptr %at2
+  %at3 = getelementptr i8, ptr %at, i64 24
+  %grain = load i64, ptr %at3
+  %at4 = getelementptr i8, ptr %at, i64 32
+  %wide = load i64, ptr %at4
+  %serial = icmp eq i64 %wide, 0
+  %n = select i1 %serial, i64 1, i64 %threads
+  %args = getelementptr i8, ptr %table, i64 %offset
+  call void @fjit_parallel(ptr %phase, ptr %args, i64 %tasks, i64 %n, i64 %grain)
+  %next = add i64 %k, 1
+  br label %head
+exit:
+  ret void
+}
+
 ; For measuring the cost of a fork and join from outside of Python: each task pauses for the number
 ; of rounds that `args` points to.
 define internal void @fjit_idle(ptr %args, i64 %begin, i64 %end, i64 %worker) {

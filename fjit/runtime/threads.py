@@ -17,6 +17,7 @@ import platform
 import re
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from fjit.errors import FjitValueError
@@ -60,6 +61,7 @@ class _State:
     openmp: OpenMP | None
     limit: int  # processors and FJIT_NUM_THREADS; with no OpenMP runtime, OMP_NUM_THREADS
     module: Module | None = None
+    run: Callable[[int, int, int, int], None] | None = None
 
 
 @dataclasses.dataclass(slots=True)
@@ -77,6 +79,20 @@ _process = _Process()
 def address_of_parallel() -> int:
     """Return the address of `void fjit_parallel(phase, args, ntasks, nthreads, grain)`."""
     return _module(_process.state or _ready()).address("fjit_parallel")
+
+
+def address_of_run() -> int:
+    """Return the address of `void fjit_run(table, steps, count, nthreads)`, for native callers."""
+    return _module(_process.state or _ready()).address("fjit_run")
+
+
+def run(table: int, steps: int, count: int, team: int) -> None:
+    """Run `count` steps (see parallel_ir) at an address with up to `team` threads."""
+    state = _process.state or _ready()
+    if state.run is None:
+        word = ctypes.c_int64
+        state.run = ctypes.CFUNCTYPE(None, word, word, word, word)(address_of_run())
+    state.run(table, steps, count, team)
 
 
 def backend() -> str:
