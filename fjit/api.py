@@ -16,10 +16,10 @@ from fjit.core import primitives as p
 from fjit.core import tree
 from fjit.core.ir import Program
 from fjit.core.trace import current
-from fjit.entries import Entry
+from fjit.entries import CacheInfo, Choices, Entry
 from fjit.errors import FjitTypeError, FjitValueError
 from fjit.frontend.tracer import Tracer, from_atom
-from fjit.fused import CacheInfo, Choices, Fused
+from fjit.fused import Fused
 from fjit.optimize.pipeline import optimize
 
 __all__ = ["FUSIONS", "TARGETS", "CacheInfo", "Choices", "Entry", "Fused", "barrier", "fuse",

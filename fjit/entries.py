@@ -31,6 +31,31 @@ from fjit.runtime.records import Record
 MAX_PATHS: Final = 8
 
 
+class CacheInfo(NamedTuple):
+    """Calls answered by a known trace, calls that traced, traces, kernels compiled, seconds spent
+    on tracing and compiling, and bytes of machine code.
+    """
+
+    hits: int
+    misses: int
+    traces: int
+    compiles: int
+    seconds: float
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the keywords of `fuse` chose."""
+
+    target: str = "auto"
+    static_argnames: tuple[str, ...] = ()
+    fusion: str | Callable[[Any], bool] = "auto"
+    threads: int | None = None
+    cache: bool = True
+    width: int = 0
+
+
 class Call(NamedTuple):
     """A call taken apart: traced leaves, their key, how to rebuild the arguments."""
 

@@ -16,10 +16,10 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from types import FunctionType, MethodType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
@@ -32,7 +32,9 @@ from fjit.core.trace import current
 from fjit.entries import (
     MAX_PATHS,
     Branches,
+    CacheInfo,
     Call,
+    Choices,
     Entry,
     check_paths,
     check_ranges,
@@ -69,31 +71,6 @@ from fjit.runtime.records import Record, record_of
 
 MAX_ENTRIES: Final = 256
 _STATIC: Final = (str, bytes, np.dtype, type, FunctionType, slice, Enum)
-
-
-class CacheInfo(NamedTuple):
-    """Calls answered by a known trace, calls that traced, traces, kernels compiled, seconds spent
-    on tracing and compiling, and bytes of machine code.
-    """
-
-    hits: int
-    misses: int
-    traces: int
-    compiles: int
-    seconds: float
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """What the keywords of `fuse` chose."""
-
-    target: str = "auto"
-    static_argnames: tuple[str, ...] = ()
-    fusion: str | Callable[[Any], bool] = "auto"
-    threads: int | None = None
-    cache: bool = True
-    width: int = 0
 
 
 class Fused(native.NativeCallable):

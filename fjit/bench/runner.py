@@ -24,7 +24,8 @@ from fjit.bench.cases import SHAPES, STEADY, TRACE, Case, Shape
 from fjit.bench.peers import Call, Peer, convert, describe, reference
 from fjit.bench.timing import Effort, copier, interleaved
 from fjit.core import tree
-from fjit.fused import Choices, Fused
+from fjit.entries import Choices
+from fjit.fused import Fused
 
 DTYPES: Final = {"f32": np.float32, "f64": np.float64}
 # Largest difference relative to the largest magnitude: sums of millions of terms in another order.

@@ -11,6 +11,7 @@ import ctypes
 import os
 import sys
 import threading
+from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any, Final
 
@@ -24,7 +25,6 @@ MAX_EQUATIONS: Final = 200_000
 _PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _NUMPY: Final = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
 _internal: dict[CodeType, bool] = {}
-_sources: dict[tuple[CodeType, int], Source] = {}
 
 
 def _is_internal(code: CodeType) -> bool:
@@ -50,11 +50,12 @@ def user_source() -> Source | None:
     frame = user_frame()
     if frame is None:
         return None
-    code, line = frame.f_code, frame.f_lineno
-    known = _sources.get((code, line))
-    if known is None:
-        known = _sources[code, line] = Source(code.co_filename, line, code.co_name)
-    return known
+    return _source(frame.f_code, frame.f_lineno)
+
+
+@lru_cache(maxsize=4096)
+def _source(code: CodeType, line: int) -> Source:
+    return Source(code.co_filename, line, code.co_name)
 
 
 def where() -> str:

@@ -23,10 +23,10 @@ from fjit.core.interpreter import interpret
 from fjit.core.ir import Aval, Program
 from fjit.core.trace import Trace
 from fjit.core.verify import verify
-from fjit.entries import Entry
+from fjit.entries import Choices, Entry
 from fjit.frontend import views
 from fjit.frontend.function import Result
-from fjit.fused import Choices, Fused
+from fjit.fused import Fused
 from fjit.oracle.bounds import Bounded, Undetermined, bounded
 from fjit.oracle.compare import assert_leaf
 from fjit.oracle.memory import clone

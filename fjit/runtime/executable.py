@@ -32,8 +32,7 @@ from fjit.optimize.plan import KernelPlan, Plan
 from fjit.runtime import threads
 from fjit.runtime.buffers import ScratchPool, plan_arena
 from fjit.runtime.jit import Module, compile_module
-from fjit.runtime.result_pool_ir import POOLED_BYTES
-from fjit.runtime.results import pooled
+from fjit.runtime.results import maker, result_layout
 from fjit.runtime.table import Table
 from fjit.target import CpuTarget
 
@@ -248,8 +247,8 @@ class Executable:
         """What each call needs again, worked out once."""
         inputs = self.program.inputs
         self.empty = [0 if v.aval.bound else address_of(_NOTHING) for v in inputs]
-        self.layouts = [layout(v.aval, self.memory[v].strides) for v in self.results]
-        self.makers = [_maker(how) for how in self.layouts]
+        self.layouts = [result_layout(v.aval, self.memory[v].strides) for v in self.results]
+        self.makers = [maker(how) for how in self.layouts]
         self.pointed = [
             k for k, v in enumerate(inputs) if not self.memory[v].scalar and v.aval.bound
         ]
@@ -417,38 +416,6 @@ def _work(eqn: Eqn) -> int:
 
 def _estimate_ns(elements: int, work: int) -> float:
     return elements * (work * cost.OPERATION_NS + 0.1)
-
-
-class Layout(NamedTuple):
-    """A fresh result: shape (symbolic extents at their bound), strides if not in C order."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    strides: tuple[int, ...] | None
-    pooled: bool
-
-
-def layout(aval: Aval, strides: tuple[int, ...]) -> Layout:
-    """How a result with axes in the order of `strides` is made."""
-    shape = tuple(e if isinstance(e, int) else e.bound for e in aval.shape)
-    order = sorted(range(len(shape)), key=lambda k: -strides[k])
-    pooled = math.prod(shape) * aval.dtype.itemsize >= POOLED_BYTES
-    if order == list(range(len(shape))):
-        return Layout(shape, aval.dtype, None, pooled)
-    packed, step = [0] * len(shape), aval.dtype.itemsize
-    for k in reversed(order):
-        packed[k] = step
-        step *= max(shape[k], 1)
-    return Layout(shape, aval.dtype, tuple(packed), pooled)
-
-
-def _maker(how: Layout) -> Callable[[], Any]:
-    """Makes fresh arrays of one layout."""
-    shape, dtype, strides, large = how
-    if strides is None:
-        return (lambda: pooled(np.empty, shape, dtype)) if large else lambda: np.empty(shape, dtype)
-    pattern = np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, strides)
-    return (lambda: pooled(np.empty_like, pattern)) if large else lambda: np.empty_like(pattern)
 
 
 def _probe() -> Callable[[Any], int]:

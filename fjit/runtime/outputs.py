@@ -15,7 +15,7 @@ import numpy as np
 
 from fjit.frontend import views
 from fjit.frontend.function import Result
-from fjit.runtime.executable import Layout
+from fjit.runtime.results import ResultLayout, packed_strides
 
 
 def result_of(result: Result, outputs: Sequence[Any], arguments: list[Any]) -> Any:
@@ -40,26 +40,17 @@ def result_of(result: Result, outputs: Sequence[Any], arguments: list[Any]) -> A
     return value
 
 
-def is_laid_out(result: Result, how: Layout) -> bool:
+def is_laid_out(result: Result, how: ResultLayout) -> bool:
     """Whether an output made like `how` needs no copy into the result's memory order."""
-    made = _packed(how.shape, how.dtype.itemsize, range(len(how.shape)))
-    wanted = _packed(how.shape, how.dtype.itemsize, result.order)
+    made = packed_strides(how.shape, how.dtype.itemsize, range(len(how.shape)))
+    wanted = packed_strides(how.shape, how.dtype.itemsize, result.order)
     pairs = zip(how.strides or made, wanted, how.shape, strict=True)
     return all(have == want or extent <= 1 for have, want, extent in pairs)
 
 
-def _packed(shape: Sequence[int], itemsize: int, order: Sequence[int]) -> list[int]:
-    """Strides in bytes of a packed array with its axes in memory in `order`, outermost first."""
-    strides, step = [0] * len(shape), itemsize
-    for axis in reversed(order):
-        strides[axis] = step
-        step *= max(shape[axis], 1)
-    return strides
-
-
 def _laid_out(value: Any, order: tuple[int, ...]) -> Any:
     """`value` with its axes in memory in `order`, outermost first; itself if it is so already."""
-    packed = _packed(value.shape, value.itemsize, order)
+    packed = packed_strides(value.shape, value.itemsize, order)
     pairs = zip(value.strides, packed, value.shape, strict=True)
     if all(have == want or extent <= 1 for have, want, extent in pairs):
         return value

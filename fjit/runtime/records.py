@@ -66,41 +66,20 @@ class Record:
         shape: Shape,
     ) -> None:
         self._kept: list[Any] = [executable]
-        steps = [s for s in executable.steps if isinstance(s, Native)]
-        outputs = self._results(executable, shape)
         named = {
             "nargs": layout.positional,
             "kwnames": self._keep(layout.names) if layout.names else 0,
-            "ncontainers": len(layout.containers),
-            "containers": self._words([w for c in layout.containers for w in self._container(c)]),
+            **self._listed("containers", layout.containers, self._container),
             "nleaves": len(arguments),
             "leaves": self._words(self._leaves(arguments, layout.places, ranges)),
-            "nguards": len(checks),
-            "guards": self._words([w for c in checks for w in self._check(c, self._value(c))]),
-            "ncaptures": len(captures),
-            "captures": self._words([w for c, a in captures for w in self._capture(c, a)]),
-            "ninputs": len(executable.program.inputs),
-            "empty": self._words(executable.empty),
-            "pointed": self._words(
-                [int(k in executable.pointed) for k in range(len(executable.program.inputs))]
-            ),
+            **self._listed("guards", checks, lambda c: self._check(c, self._value(c))),
+            **self._listed("captures", captures, lambda pair: self._capture(*pair)),
             "nresults": len(executable.layouts),
-            "results": self._words(outputs),
-            "ntemps": len(executable.temporaries),
-            "temps": self._words(executable.temporaries),
-            **self._places(executable),
-            "private_from": executable.private_from,
-            "per_worker": executable.per_worker,
-            "words": len(executable.template),
-            "template": address_of(executable.template),
-            "status_at": executable.status_at,
-            "nsteps": len(steps[0].steps) if steps else 0,
-            "steps": steps[0].address if steps else 0,
-            "wide": int(executable.wide),
-            "threads": executable.options.threads or 0,
-            "unlocked": int(executable.estimated_ns > MAX_LOCKED_NS),
+            "results": self._words(self._results(executable, shape)),
             "finisher": 0 if shape.finisher is None else self._keep(shape.finisher),
             "single": int(shape.single),
+            **self._run_words(executable),
+            **self._places(executable),
         }
         self.words = np.array([named.get(name, 0) for name in entry_ir.RECORD], np.int64)
         self.address = address_of(self.words)
@@ -125,6 +104,34 @@ class Record:
         words = np.array(numbers, np.int64)
         self._kept.append(words)
         return address_of(words)
+
+    def _listed(
+        self, name: str, items: Sequence[Any], words_of: Callable[[Any], list[int]]
+    ) -> dict[str, int]:
+        """A list's length and address, by their names in a record."""
+        return {"n" + name: len(items), name: self._words([w for i in items for w in words_of(i)])}
+
+    def _run_words(self, executable: Executable) -> dict[str, int]:
+        """What running needs whatever the arguments: memory, the table's template, steps."""
+        steps = [s for s in executable.steps if isinstance(s, Native)]
+        pointed = [int(k in executable.pointed) for k in range(len(executable.program.inputs))]
+        return {
+            "ninputs": len(pointed),
+            "empty": self._words(executable.empty),
+            "pointed": self._words(pointed),
+            "ntemps": len(executable.temporaries),
+            "temps": self._words(executable.temporaries),
+            "private_from": executable.private_from,
+            "per_worker": executable.per_worker,
+            "words": len(executable.template),
+            "template": address_of(executable.template),
+            "status_at": executable.status_at,
+            "nsteps": len(steps[0].steps) if steps else 0,
+            "steps": steps[0].address if steps else 0,
+            "wide": int(executable.wide),
+            "threads": executable.options.threads or 0,
+            "unlocked": int(executable.estimated_ns > MAX_LOCKED_NS),
+        }
 
     def _keep(self, value: object) -> int:
         """The address of an object, which lives as long as the record."""
@@ -188,9 +195,7 @@ class Record:
         }
         named: dict[str, int] = {}
         for name, listed in pairs.items():
-            flat = [int(w) for pair in listed for w in pair]
-            named["n" + name] = len(flat) // 2
-            named[name] = self._words(flat)
+            named |= self._listed(name, list(listed), lambda pair: [int(w) for w in pair])
         return named
 
 

@@ -22,12 +22,13 @@ import platform
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fjit.core.ir import Aval
 from fjit.errors import FjitValueError
 from fjit.runtime.host import host
 from fjit.runtime.jit import Module, compile_module
@@ -87,6 +88,44 @@ def pooled(make: Callable[..., NDArray[Any]], *arguments: Any) -> NDArray[Any]:
     """
     allocate = _process.allocate or _ready()
     return allocate(make, *arguments)
+
+
+class ResultLayout(NamedTuple):
+    """A fresh result: shape (symbolic extents at their bound), strides if not in C order."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    strides: tuple[int, ...] | None
+    pooled: bool
+
+
+def result_layout(aval: Aval, strides: tuple[int, ...]) -> ResultLayout:
+    """How a result with axes in the order of `strides` is made."""
+    shape = tuple(e if isinstance(e, int) else e.bound for e in aval.shape)
+    order = sorted(range(len(shape)), key=lambda k: -strides[k])
+    large = math.prod(shape) * aval.dtype.itemsize >= POOLED_BYTES
+    if order == list(range(len(shape))):
+        return ResultLayout(shape, aval.dtype, None, large)
+    packed = packed_strides(shape, aval.dtype.itemsize, order)
+    return ResultLayout(shape, aval.dtype, packed, large)
+
+
+def packed_strides(shape: Sequence[int], itemsize: int, order: Sequence[int]) -> tuple[int, ...]:
+    """Strides in bytes of a packed array with its axes in memory in `order`, outermost first."""
+    strides, step = [0] * len(shape), itemsize
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= max(shape[axis], 1)
+    return tuple(strides)
+
+
+def maker(how: ResultLayout) -> Callable[[], Any]:
+    """Makes fresh arrays of one layout."""
+    shape, dtype, strides, large = how
+    if strides is None:
+        return (lambda: pooled(np.empty, shape, dtype)) if large else lambda: np.empty(shape, dtype)
+    pattern = np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, strides)
+    return (lambda: pooled(np.empty_like, pattern)) if large else lambda: np.empty_like(pattern)
 
 
 def native_handler() -> tuple[int, int]:
