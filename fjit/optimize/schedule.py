@@ -124,11 +124,15 @@ def _packing_order(drafts: list[Draft], domain: tuple[Axis, ...]) -> tuple[Axis,
     return (*[a for a in domain if a in masked], *[a for a in domain if a not in masked])
 
 
+Roles = tuple[tuple[Axis, ...], tuple[Axis, ...], Axis | None]
+"""Rows P, reduced outer axes S and the innermost axis I."""
+
+
 def _stages(
     drafts: list[Draft],
     results: dict[Var, Draft],
     reads: dict[int, list[demand.Leaf]],
-    roles: tuple[tuple[Axis, ...], tuple[Axis, ...], Axis | None],
+    roles: Roles,
 ) -> Schedule | Refusal:
     rows, outer, inner = roles
     classes = _classes(drafts, outer, inner)
@@ -138,7 +142,6 @@ def _stages(
     levels: dict[int, str] = {}
     cascades: set[str] = set()
     pending = list(drafts)
-    full = {*rows, *outer, *(() if inner is None else (inner,))}
     while pending:
         left = []
         for draft in pending:
@@ -147,26 +150,11 @@ def _stages(
             if any(id(s) not in stage for s in sources):
                 left.append(draft)
                 continue
-            own = set(axes_of(draft.at))
-            needed = {classes[id(s)] for s in sources if classes[id(s)] in _ENDS}
-            level = "inner"
-            if own != full or (not own and needed):
-                level_or_none = _level(own, needed, roles)
-                if level_or_none is None or draft.root.kind != "store":
-                    return Refusal(
-                        f"{name_of(draft)} covers only some axes of the loops it would share"
-                    )
-                level = level_or_none
-            elif needed:
-                cascades |= needed
-            levels[id(draft)] = level
-            step = max([stage[id(s)] + (classes[id(s)] in _ENDS) for s in sources], default=0)
-            for s in sources:
-                if classes[id(s)] == "scan" and stage[id(s)] < step and not _kept(s, roles):
-                    return Refusal("a scan is read again after a reduction over its row")
-            if level != "inner":
-                step = max([stage[id(s)] for s in sources], default=0)
-            stage[id(draft)] = step
+            found = _stage(draft, sources, classes, stage, roles)
+            if isinstance(found, Refusal):
+                return found
+            stage[id(draft)], levels[id(draft)], needed = found
+            cascades |= needed
         if len(left) == len(pending):
             return Refusal("the values depend on each other in a circle")
         pending = left
@@ -175,6 +163,31 @@ def _stages(
         for d in drafts
     )
     return _checked(Schedule(rows, outer, inner, placed, "", 1 + max(stage.values())), cascades)
+
+
+def _stage(
+    draft: Draft,
+    sources: list[Draft],
+    classes: dict[int, str],
+    stage: dict[int, int],
+    roles: Roles,
+) -> tuple[int, str, set[str]] | Refusal:
+    """Stage and level of a draft whose sources have theirs, and classes that it cascades from."""
+    rows, outer, inner = roles
+    own, full = set(axes_of(draft.at)), {*rows, *outer, *(() if inner is None else (inner,))}
+    needed = {classes[id(s)] for s in sources if classes[id(s)] in _ENDS}
+    step = max([stage[id(s)] + (classes[id(s)] in _ENDS) for s in sources], default=0)
+    for s in sources:
+        if classes[id(s)] == "scan" and stage[id(s)] < step and not _kept(s, roles):
+            return Refusal("a scan is read again after a reduction over its row")
+    if own == full and (own or not needed):
+        return step, "inner", needed
+    level = _level(own, needed, roles)
+    if level is None or draft.root.kind != "store":
+        return Refusal(f"{name_of(draft)} covers only some axes of the loops it would share")
+    if level != "inner":
+        step = max([stage[id(s)] for s in sources], default=0)
+    return step, level, set()
 
 
 def _classes(
@@ -209,7 +222,7 @@ def _class(draft: Draft, outer: tuple[Axis, ...], inner: Axis | None) -> str | N
     return "whole" if reduced == {*outer, inner} else None
 
 
-def _kept(scan: Draft, roles: tuple[tuple[Axis, ...], tuple[Axis, ...], Axis | None]) -> bool:
+def _kept(scan: Draft, roles: Roles) -> bool:
     """Whether a scan's row can be kept in a row buffer for later stages."""
     _, outer, inner = roles
     itemsize = scan.root.var.aval.dtype.itemsize
@@ -218,7 +231,7 @@ def _kept(scan: Draft, roles: tuple[tuple[Axis, ...], tuple[Axis, ...], Axis | N
 
 def _level(
     own: set[Axis], needed: set[str],
-    roles: tuple[tuple[Axis, ...], tuple[Axis, ...], Axis | None],
+    roles: Roles,
 ) -> str | None:  # fmt: skip
     """Where a store over some of the axes runs, given the classes of reductions that it reads."""
     rows, outer, inner = roles

@@ -136,8 +136,8 @@ no:
   ret ptr null
 }
 
-; Pairs (place, offset): table[place] = offset + base.
-define internal void @place(ptr %table, i64 %n, ptr %pairs, i64 %base) alwaysinline {
+; Pairs (place, offset): table[place] = offset * scale + base.
+define internal void @place(ptr %table, i64 %n, ptr %pairs, i64 %scale, i64 %base) alwaysinline {
 entry:
   br label %head
 head:
@@ -149,7 +149,8 @@ body:
   %one = or i64 %two, 1
   %at = call i64 @word(ptr %pairs, i64 %two)
   %offset = call i64 @word(ptr %pairs, i64 %one)
-  %value = add i64 %offset, %base
+  %scaled = mul i64 %offset, %scale
+  %value = add i64 %scaled, %base
   call void @put(ptr %table, i64 %at, i64 %value)
   %next = add i64 %i, 1
   br label %head
@@ -233,7 +234,6 @@ done:
 
 define internal void @fill(ptr %record, ptr %table, ptr %pointers, ptr %values, i64 %start,
                            i64 %count) {
-entry:
   %npatches = call i64 @word(ptr %record, i64 {npatches})
   %patches = call ptr @pointer(ptr %record, i64 {patches})
   call void @patch(ptr %table, i64 %npatches, ptr %patches, ptr %pointers)
@@ -243,30 +243,15 @@ entry:
   %base = ptrtoint ptr %table to i64
   %ninner = call i64 @word(ptr %record, i64 {ninner})
   %inner = call ptr @pointer(ptr %record, i64 {inner})
-  call void @place(ptr %table, i64 %ninner, ptr %inner, i64 %base)
+  call void @place(ptr %table, i64 %ninner, ptr %inner, i64 1, i64 %base)
   %nshared = call i64 @word(ptr %record, i64 {nshared})
   %shared = call ptr @pointer(ptr %record, i64 {shared})
-  call void @place(ptr %table, i64 %nshared, ptr %shared, i64 %start)
+  call void @place(ptr %table, i64 %nshared, ptr %shared, i64 1, i64 %start)
   %from = call i64 @word(ptr %record, i64 {private_from})
   %own = add i64 %start, %from
   %nprivate = call i64 @word(ptr %record, i64 {nprivate})
   %private = call ptr @pointer(ptr %record, i64 {private})
-  br label %head
-head:
-  %i = phi i64 [ 0, %entry ], [ %next, %body ]
-  %end = icmp sge i64 %i, %nprivate
-  br i1 %end, label %done, label %body
-body:
-  %two = shl i64 %i, 1
-  %one = or i64 %two, 1
-  %at = call i64 @word(ptr %private, i64 %two)
-  %offset = call i64 @word(ptr %private, i64 %one)
-  %all = mul i64 %offset, %count
-  %value = add i64 %own, %all
-  call void @put(ptr %table, i64 %at, i64 %value)
-  %next = add i64 %i, 1
-  br label %head
-done:
+  call void @place(ptr %table, i64 %nprivate, ptr %private, i64 %count, i64 %own)
   ret void
 }
 
