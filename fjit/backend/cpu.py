@@ -14,7 +14,7 @@ from fjit.backend import scalar
 from fjit.backend.accumulate import WORD, Accumulator, Lanewise
 from fjit.backend.emitter import Emitter, Ty, Val
 from fjit.backend.faults import faults
-from fjit.backend.frame import PTR, Frame
+from fjit.backend.frame import CACHE_LINE, LEAST_STREAMED, PTR, Frame
 from fjit.backend.lanes import end_lanes, lanes_for
 from fjit.core import dtypes
 from fjit.core.meanings import start_value
@@ -24,6 +24,8 @@ from fjit.target import CpuTarget
 
 BYTE = Ty("i", 8)
 FLAG = Ty("i", 1)
+STREAMING = "!0 = !{i32 1}\n"
+"""What a store that goes past the caches refers to."""
 SIGNATURE = ((PTR, "args"), (WORD, "begin"), (WORD, "end"), (WORD, "worker"))
 
 
@@ -31,16 +33,19 @@ def emit(nest: n.Nest, target: CpuTarget, width: int = 0) -> str:
     """LLVM IR of a kernel's phases, named phase0, phase1, ..."""
     lanes = lanes_for(nest, target, width)
     narrow = end_lanes(nest, target, width)
-    half = "f16c" in target.requires or target.architecture == "aarch64"
     parts: list[str] = []
     helpers: dict[str, str] = {}
     declares: dict[str, str] = {}
+    streams = False
     for number, phase in enumerate(nest.phases):
-        writer = _Phase(nest, lanes, half, narrow)
+        writer = _Phase(nest, lanes, target, narrow)
         writer.run(phase.loop)
         parts.append(writer.em.define(f"phase{number}", SIGNATURE, "nounwind"))
         helpers.update(writer.em.helpers)
         declares.update(writer.em.declares)
+        streams |= writer.streams
+    if streams:
+        parts.append(STREAMING)
     return "\n".join([*parts, *helpers.values(), *declares.values()]) + "\n"
 
 
@@ -320,10 +325,14 @@ class _Phase(Frame):
         if vector is not None:
             every = em.const(FLAG.with_lanes(self.lanes), 1)
             em.scatter(value, self._pointers(pointer, vector), mask or every)
-        elif mask is None:
-            em.store(value, pointer)
-        else:
+        elif mask is not None:
             em.masked_store(value, pointer, mask)
+        elif self.streaming and stmt.streaming and not self._runs_back(stmt.at):
+            nbytes = self.lanes * stmt.dtype.itemsize
+            aligned = min(nbytes, CACHE_LINE) if nbytes >= LEAST_STREAMED else 1
+            em.store(value, pointer, aligned, "!nontemporal !0" if aligned > 1 else "")
+        else:
+            em.store(value, pointer)
 
     def _scalar_store(self, stmt: n.Store, pointer: Val, value: Val, guard: Val | None) -> None:
         em = self.em

@@ -57,8 +57,10 @@ class Assembler:
         plan: Schedule,
         memory: dict[Var, Memory],
         outputs: dict[Var, Memory],
+        streams: bool = False,
     ) -> None:
         self.env = env
+        self.streams = streams
         self.memory = memory
         self.outputs = outputs
         plan = collapsed(env, plan, memory, outputs)
@@ -387,7 +389,8 @@ class Assembler:
         memory = self.outputs[var]
         size = var.aval.dtype.itemsize
         address = writer.address(q.at, memory.strides, size, ("store", var, q.at))
-        writer.store(self.out[var], address, value, var.aval.dtype)
+        streaming = self.streams and q.level == "inner"
+        writer.store(self.out[var], address, value, var.aval.dtype, streaming=streaming)
 
     def _stores(self, placed: list[Placed], level: str) -> None:
         """Stores of values made from finished reductions, at the present loop level."""

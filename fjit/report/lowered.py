@@ -80,10 +80,7 @@ class Lowered:
     @cached_property
     def built(self) -> tuple[tuple[Nest, tuple[Sym, ...]], ...]:
         """Each kernel's nest, and the symbols whose extents its cells hold."""
-        return tuple(
-            build_nest(kernel, self.memory, {v: self.memory[v] for v in kernel.eqn.outputs})
-            for kernel in self.plan.kernels
-        )
+        return tuple(build_nest(kernel, self.memory, self.target) for kernel in self.plan.kernels)
 
     @property
     def nests(self) -> tuple[Nest, ...]:

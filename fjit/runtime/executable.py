@@ -109,12 +109,18 @@ class _Call:
 
 
 def build_nest(
-    kernel: KernelPlan, memory: dict[Var, Memory], outputs: dict[Var, Memory]
+    kernel: KernelPlan, memory: dict[Var, Memory], target: CpuTarget
 ) -> tuple[Nest, tuple[Sym, ...]]:
-    """The nest of one kernel and the symbols whose extents its cells hold."""
+    """The nest of one kernel and the symbols whose extents its cells hold.
+
+    What it stores goes past the caches if they do not hold what it reads and writes.
+    """
     program = kernel.eqn.param("program")
     assert isinstance(program, Program)
-    assembler = Assembler(kernel.env, program, kernel.schedule, memory, outputs)
+    outputs = {v: memory[v] for v in kernel.eqn.outputs}
+    moved = sum(v.aval.nbytes for v in (*program.inputs, *kernel.eqn.outputs))
+    streams = moved > target.l3_bytes
+    assembler = Assembler(kernel.env, program, kernel.schedule, memory, outputs, streams)
     nest = assembler.build()
     return nest, tuple(assembler.writer.cells)
 
@@ -180,8 +186,7 @@ class Executable:
     def _build_kernel(self, kernel: KernelPlan, table: Table) -> list[list[int]]:
         """Compile a kernel and give it a place in the table; a row for each of its phases."""
         eqn = kernel.eqn
-        outputs = {v: self.memory[v] for v in eqn.outputs}
-        nest, cells = build_nest(kernel, self.memory, outputs)
+        nest, cells = build_nest(kernel, self.memory, self.options.target)
         compiled = compile_kernel(nest, self.options)
         self.kernels.append(compiled)
         self.compiles += compiled.fresh
