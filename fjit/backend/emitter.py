@@ -72,17 +72,23 @@ class Emitter(Memory):
 
     `lines` is public: a caller may swap in another list to emit into another block. `declares`
     maps a callee to its declaration, `helpers` a name to the text of an internal function.
-    `hardware_half` says whether the target converts between float16 and float32 itself (F16C).
+    `hardware_half` says whether the target converts between float16 and float32 itself (F16C),
+    `hardware_scale` whether it multiplies by a power of two in one instruction (AVX-512).
     """
 
     def __init__(
-        self, dialect: str = "opaque", fast_flags: str = "", hardware_half: bool = True
+        self,
+        dialect: str = "opaque",
+        fast_flags: str = "",
+        hardware_half: bool = True,
+        hardware_scale: bool = False,
     ) -> None:
         if dialect != "opaque":
             raise ValueError(f"unknown LLVM dialect {dialect!r}; good values: 'opaque'")
         self.dialect = dialect
         self.fast_flags = fast_flags
         self.hardware_half = hardware_half
+        self.hardware_scale = hardware_scale
         self.lines: list[str] = []
         self.declares: dict[str, str] = {}
         self.helpers: dict[str, str] = {}
@@ -90,7 +96,7 @@ class Emitter(Memory):
 
     def nested(self) -> "Emitter":
         """Start the body of a helper; it shares declarations and helpers with this function."""
-        inner = Emitter(self.dialect, hardware_half=self.hardware_half)
+        inner = Emitter(self.dialect, "", self.hardware_half, self.hardware_scale)
         inner.declares, inner.helpers = self.declares, self.helpers
         return inner
 

@@ -46,7 +46,8 @@ class Frame:
         hardware_half = "f16c" in target.requires or target.architecture == "aarch64"
         self.lanes = lanes
         self.narrow = narrow or lanes  # lanes of the ends of loops without sums
-        self.em = Emitter(hardware_half=hardware_half)
+        hardware_scale = "avx512vl" in target.requires
+        self.em = Emitter(hardware_half=hardware_half, hardware_scale=hardware_scale)
         self.entry: list[str] = []
         self.values: dict[int, Val] = {}
         self.axes: dict[str, Val] = {}

@@ -22,6 +22,7 @@ BIAS = {32: 127, 64: 1023}
 ROUNDER = {32: 1.5 * 2.0**23, 64: 1.5 * 2.0**52}  # adding it rounds to an integer in the low bits
 TINY_NORMAL = {32: 2.0**-126, 64: 2.0**-1022}
 LN2 = 0.6931471805599453
+SCALE_BITS = (128, 256, 512)  # the vectors that AVX-512 multiplies by powers of two
 ONE_BITS = {32: 127 << 23, 64: 1023 << 52}
 
 
@@ -121,11 +122,34 @@ def scale_normal(e: Emitter, p: Val, word: Val) -> Val:
     return from_bits(e, e.add(bits_of(e, p), shifted))
 
 
-def scale(e: Emitter, p: Val, word: Val) -> Val:
-    """p * 2**n in two steps, so that a subnormal result is rounded once from p and inf is inf."""
+def scale(e: Emitter, p: Val, word: Val, n: Val | None = None) -> Val:
+    """p * 2**n, n in the low bits of `word`; a subnormal result is rounded once from p.
+
+    With n as a float it is one instruction where there is one, else two multiplications.
+    """
+    if n is not None and e.hardware_scale and p.ty.lanes * p.ty.bits >= SCALE_BITS[0]:
+        return _scaled(e, p, n)
     half = e.lshr(word, e.const(word.ty, 1))
     p = e.fmul(p, power_of_two(e, half))
     return e.fmul(p, power_of_two(e, e.sub(word, half)))
+
+
+def _scaled(e: Emitter, p: Val, n: Val) -> Val:
+    """p * 2**n by AVX-512's instruction, register by register."""
+    lanes = min(p.ty.lanes, SCALE_BITS[-1] // p.ty.bits)
+    ty = p.ty.with_lanes(lanes)
+    kind = f"p{'s' if ty.bits == 32 else 'd'}.{lanes * ty.bits}"
+    every = e.const(Ty("i", max(lanes, 8)), -1)
+    rounding = (e.const(Ty("i", 32), 4),) if lanes * ty.bits == SCALE_BITS[-1] else ()
+    parts = []
+    for first in range(0, p.ty.lanes, lanes):
+        a, b = (e.shuffle(v, v, range(first, first + lanes)) for v in (p, n))
+        name = f"llvm.x86.avx512.mask.scalef.{kind}"
+        parts.append(e.call(name, ty, a, b, e.const(ty, 0.0), every, *rounding))
+    while len(parts) > 1:
+        both = range(2 * parts[0].ty.lanes)
+        parts = [e.shuffle(a, b, both) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
 
 
 def clamp(e: Emitter, x: Val, lo: float, hi: float) -> Val:

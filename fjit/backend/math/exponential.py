@@ -101,7 +101,7 @@ def exp(e: Emitter, x: Val) -> Val:
     r = e.fma(n, like(e, x, -LN2_LO[bits]), r)
     p, p_lo = fast_two_sum(e, like(e, x, 1.0), r)
     q = e.fma(r, poly(e, r, EXP[bits]), like(e, x, 0.5))
-    return scale(e, e.fadd(p, e.fma(e.fmul(r, r), q, p_lo)), word)
+    return scale(e, e.fadd(p, e.fma(e.fmul(r, r), q, p_lo)), word, n)
 
 
 def exp2(e: Emitter, x: Val) -> Val:
@@ -112,7 +112,7 @@ def exp2(e: Emitter, x: Val) -> Val:
     r = e.fsub(x, n)
     p, p_lo = fast_two_sum(e, like(e, x, 1.0), e.fmul(r, like(e, x, LN2)))
     s = e.fma(e.fmul(r, r), poly(e, r, EXP2[bits]), p_lo)
-    return scale(e, e.fadd(p, s), word)
+    return scale(e, e.fadd(p, s), word, n)
 
 
 def exp2_mid(e: Emitter, x: Val) -> Val:
