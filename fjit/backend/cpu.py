@@ -246,6 +246,17 @@ class _Phase(Frame):
             value = self._reversed(value) if back else value
         self.values[stmt.out] = self._from_memory(value, stmt)
 
+    def _on_prefetch(self, stmt: n.Prefetch) -> None:
+        """One request a cache line, into the nearest cache."""
+        em, nbytes = self.em, self.lanes * stmt.dtype.itemsize
+        if nbytes < CACHE_LINE and self.copy % (CACHE_LINE // nbytes):
+            return
+        base = em.add(self.linear(stmt.at, stmt.dtype.itemsize)[0], self.slot(stmt.ahead))
+        for offset in range(0, nbytes, CACHE_LINE):
+            place = em.gep(self.pointer(stmt.buffer), em.add(base, em.const(WORD, offset)))
+            how = (em.const(Ty("i", 32), k) for k in (0, 3, 1))  # to read, soon and often, data
+            em.call("llvm.prefetch.p0", None, place, *how)
+
     def _pointers(self, pointer: Val, offsets: Val) -> Val:
         ty = PTR.with_lanes(self.lanes)
         text = f"getelementptr i8, ptr {pointer.ref}, {offsets.ty} {offsets.ref}"

@@ -35,6 +35,7 @@ from fjit.lower.nest import (
     Update,
     Value,
 )
+from fjit.lower.prefetch import fetch_ahead
 from fjit.lower.segments import cuts
 from fjit.lower.tiles import MOST_TILED, TILE_COLUMNS, TILE_ROWS, crosses
 from fjit.optimize import cost, demand
@@ -184,6 +185,7 @@ class Assembler:
         else:
             self._block(range(plan.stages))
         writer.close(task)
+        fetch_ahead(task, writer.buffers, writer.slots)
         elements = math.prod(a.extent for a in plan.axes) * max(plan.stages, 1)
         grain = max(1, count * GRAIN // max(elements, 1))
         return Phase(task, count, grain, elements)

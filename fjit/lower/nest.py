@@ -170,6 +170,19 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
+class Prefetch:
+    """Ask memory for the element of a buffer that lies `ahead` bytes behind an address."""
+
+    buffer: int
+    at: Linear
+    ahead: Slot
+    dtype: np.dtype
+
+    def __str__(self) -> str:
+        return f"prefetch b{self.buffer}[{self.at} + {self.ahead}] {dtypes.name(self.dtype)}"
+
+
+@dataclass(frozen=True, slots=True)
 class Store:
     """Write an element of a buffer where the guard holds."""
 
@@ -334,8 +347,8 @@ class Loop:
 
 
 Stmt = (
-    Const | Let | Position | Split | Within | Checked | Scalar | Load | Store | Open | Update
-    | Merge | Close | Scan | Append | Advance | Count | Loop
+    Const | Let | Position | Split | Within | Checked | Scalar | Load | Prefetch | Store | Open
+    | Update | Merge | Close | Scan | Append | Advance | Count | Loop
 )  # fmt: skip
 
 

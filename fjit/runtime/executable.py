@@ -119,7 +119,7 @@ def build_nest(
     assert isinstance(program, Program)
     outputs = {v: memory[v] for v in kernel.eqn.outputs}
     moved = sum(v.aval.nbytes for v in (*program.inputs, *kernel.eqn.outputs))
-    streams = moved > target.l3_bytes
+    streams = cost.outgrows(moved, target.l3_bytes)
     assembler = Assembler(kernel.env, program, kernel.schedule, memory, outputs, streams)
     nest = assembler.build()
     return nest, tuple(assembler.writer.cells)

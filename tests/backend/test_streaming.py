@@ -53,10 +53,10 @@ def test_only_what_no_cache_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.ones(1000, "f4")
     monkeypatch.setattr("fjit.report.lowered.host", lambda: PLAIN)
     assert streamed(lambda x: x * 2, x) == 0
-    moved = dataclasses.replace(PLAIN, l3_bytes=2 * x.nbytes)
+    moved = dataclasses.replace(PLAIN, l3_bytes=x.nbytes * 8 // 3 + 1)
     monkeypatch.setattr("fjit.report.lowered.host", lambda: moved)
     assert streamed(lambda x: x * 2, x) == 0
-    less = dataclasses.replace(PLAIN, l3_bytes=2 * x.nbytes - 1)
+    less = dataclasses.replace(PLAIN, l3_bytes=x.nbytes * 8 // 3)
     monkeypatch.setattr("fjit.report.lowered.host", lambda: less)
     assert streamed(lambda x: x * 2, x) > 0
 
