@@ -21,8 +21,9 @@ from fjit.core.ir import Eqn, Program, Sym, Var
 from fjit.lower.build import Memory
 from fjit.lower.nest import Nest
 from fjit.optimize.plan import Plan
+from fjit.report import machine
 from fjit.runtime.executable import build_nest
-from fjit.runtime.host import host
+from fjit.runtime.host import host, with_caches
 from fjit.runtime.jit import assembly
 from fjit.target import CpuTarget
 
@@ -80,7 +81,8 @@ class Lowered:
     @cached_property
     def built(self) -> tuple[tuple[Nest, tuple[Sym, ...]], ...]:
         """Each kernel's nest, and the symbols whose extents its cells hold."""
-        return tuple(build_nest(kernel, self.memory, self.target) for kernel in self.plan.kernels)
+        cache = with_caches(machine.description()).l3_bytes
+        return tuple(build_nest(kernel, self.memory, cache) for kernel in self.plan.kernels)
 
     @property
     def nests(self) -> tuple[Nest, ...]:

@@ -109,17 +109,17 @@ class _Call:
 
 
 def build_nest(
-    kernel: KernelPlan, memory: dict[Var, Memory], target: CpuTarget
+    kernel: KernelPlan, memory: dict[Var, Memory], cache_bytes: int
 ) -> tuple[Nest, tuple[Sym, ...]]:
     """The nest of one kernel and the symbols whose extents its cells hold.
 
-    What it stores goes past the caches if they do not hold what it reads and writes.
+    What it stores goes past the last-level cache, of `cache_bytes`, if that holds too little.
     """
     program = kernel.eqn.param("program")
     assert isinstance(program, Program)
     outputs = {v: memory[v] for v in kernel.eqn.outputs}
     moved = sum(v.aval.nbytes for v in (*program.inputs, *kernel.eqn.outputs))
-    streams = cost.outgrows(moved, target.l3_bytes)
+    streams = cost.outgrows(moved, cache_bytes)
     assembler = Assembler(kernel.env, program, kernel.schedule, memory, outputs, streams)
     nest = assembler.build()
     return nest, tuple(assembler.writer.cells)
@@ -186,7 +186,7 @@ class Executable:
     def _build_kernel(self, kernel: KernelPlan, table: Table) -> list[list[int]]:
         """Compile a kernel and give it a place in the table; a row for each of its phases."""
         eqn = kernel.eqn
-        nest, cells = build_nest(kernel, self.memory, self.options.target)
+        nest, cells = build_nest(kernel, self.memory, self.options.target.l3_bytes)
         compiled = compile_kernel(nest, self.options)
         self.kernels.append(compiled)
         self.compiles += compiled.fresh

@@ -37,9 +37,9 @@ def _host(wanted: str) -> CpuTarget:
         architecture, present = "aarch64", present | {"neon"}
     if wanted:
         row = _requested(wanted, architecture, present)
-        return _with_caches(dataclasses.replace(row, triple=triple, cpu=row.level))
+        return with_caches(dataclasses.replace(row, triple=triple, cpu=row.level))
     row = _widest(architecture, present)
-    return _with_caches(
+    return with_caches(
         dataclasses.replace(
             row,
             triple=triple,
@@ -73,7 +73,8 @@ def _rows(architecture: str) -> list[CpuTarget]:
     return [row for row in CPU_TARGETS.values() if row.architecture == architecture]
 
 
-def _with_caches(row: CpuTarget) -> CpuTarget:
+def with_caches(row: CpuTarget) -> CpuTarget:
+    """Return a description with this machine's cache sizes, where Linux tells them."""
     sizes = cache_sizes()
     return dataclasses.replace(
         row,

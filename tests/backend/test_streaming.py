@@ -18,7 +18,7 @@ TINY = dataclasses.replace(host(), l3_bytes=0)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine whose last-level cache holds nothing: whatever may go past the caches does."""
     monkeypatch.setattr("fjit.fused.host", lambda: TINY)
-    monkeypatch.setattr("fjit.report.lowered.host", lambda: TINY)
+    monkeypatch.setattr("fjit.report.lowered.with_caches", lambda _: TINY)
 
 
 def streamed(function: object, *args: object) -> int:
@@ -51,13 +51,13 @@ def test_every_dtype(dtype: str) -> None:
 
 def test_only_what_no_cache_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.ones(1000, "f4")
-    monkeypatch.setattr("fjit.report.lowered.host", lambda: PLAIN)
+    monkeypatch.setattr("fjit.report.lowered.with_caches", lambda _: PLAIN)
     assert streamed(lambda x: x * 2, x) == 0
     moved = dataclasses.replace(PLAIN, l3_bytes=x.nbytes * 8 // 3 + 1)
-    monkeypatch.setattr("fjit.report.lowered.host", lambda: moved)
+    monkeypatch.setattr("fjit.report.lowered.with_caches", lambda _: moved)
     assert streamed(lambda x: x * 2, x) == 0
     less = dataclasses.replace(PLAIN, l3_bytes=x.nbytes * 8 // 3)
-    monkeypatch.setattr("fjit.report.lowered.host", lambda: less)
+    monkeypatch.setattr("fjit.report.lowered.with_caches", lambda _: less)
     assert streamed(lambda x: x * 2, x) > 0
 
 
