@@ -236,18 +236,24 @@ class Accumulator:
 
     # ---- positions ------------------------------------------------------------------------------
     def _close_place(self) -> tuple[Val, Val]:
+        """The best of all registers, then of the halves of the last one."""
         em = self.em
-        pairs = []
-        for slot, place in zip(self.slots, self.places, strict=True):
-            value, held = self._get(slot, self.ty), self._get(place, self.index)
-            if self.lanes == 1:
-                pairs.append((value, held))
-            else:
-                pairs += [(em.extract(value, k), em.extract(held, k)) for k in range(self.lanes)]
+        pairs = [
+            (self._get(slot, self.ty), self._get(place, self.index))
+            for slot, place in zip(self.slots, self.places, strict=True)
+        ]
         while len(pairs) > 1:
             half = len(pairs) // 2
             pairs = [self._first(pairs[k], pairs[k + half]) for k in range(half)]
-        return pairs[0]
+        value, held = pairs[0]
+        while value.ty.lanes > 1:
+            half = value.ty.lanes // 2
+            low, high = ([*range(first, first + half)] for first in (0, half))
+            value, held = self._first(
+                (_lanes_of(em, value, low), _lanes_of(em, held, low)),
+                (_lanes_of(em, value, high), _lanes_of(em, held, high)),
+            )
+        return value, held
 
     def _same(self, a: Val, b: Val) -> Val:
         """Whether two values are equal, or both NaN."""
@@ -264,7 +270,7 @@ class Accumulator:
         equal = self._same(a[0], b[0])
         earlier = em.icmp("slt", b[1], a[1])
         wins = em.or_(wins, em.and_(equal, earlier))
-        wins = em.and_(wins, em.icmp("sge", b[1], em.const(WORD, 0)))
+        wins = em.and_(wins, em.icmp("sge", b[1], em.const(b[1].ty, 0)))
         return em.select(wins, b[0], a[0]), em.select(wins, b[1], a[1])
 
     def _merge_place(self, parts: Sequence[Val]) -> None:
@@ -340,6 +346,11 @@ class Lanewise:
 def group_ty(acc: Accumulator) -> Ty:
     """Type of one group of float64 lanes."""
     return DOUBLE.with_lanes(min(acc.lanes, acc.target))
+
+
+def _lanes_of(em: Emitter, value: Val, lanes: list[int]) -> Val:
+    """Some lanes of a vector; one is a scalar."""
+    return em.extract(value, lanes[0]) if len(lanes) == 1 else em.shuffle(value, value, lanes)
 
 
 def _align(ty: Ty) -> int:
