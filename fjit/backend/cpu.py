@@ -14,8 +14,9 @@ from fjit.backend import scalar
 from fjit.backend.accumulate import WORD, Accumulator, Lanewise
 from fjit.backend.emitter import Emitter, Ty, Val
 from fjit.backend.faults import faults
-from fjit.backend.frame import CACHE_LINE, LEAST_STREAMED, PTR, Frame
+from fjit.backend.frame import FLAG, PTR
 from fjit.backend.lanes import end_lanes, lanes_for
+from fjit.backend.versions import CACHE_LINE, LEAST_STREAMED, Versions
 from fjit.core import dtypes
 from fjit.core.meanings import start_value
 from fjit.lower import nest as n
@@ -23,7 +24,6 @@ from fjit.lower.build import NEGATIVE_POWER
 from fjit.target import CpuTarget
 
 BYTE = Ty("i", 8)
-FLAG = Ty("i", 1)
 STREAMING = "!0 = !{i32 1}\n"
 """What a store that goes past the caches refers to."""
 SIGNATURE = ((PTR, "args"), (WORD, "begin"), (WORD, "end"), (WORD, "worker"))
@@ -49,7 +49,7 @@ def emit(nest: n.Nest, target: CpuTarget, width: int = 0) -> str:
     return "\n".join([*parts, *helpers.values(), *declares.values()]) + "\n"
 
 
-class _Phase(Frame):
+class _Phase(Versions):
     """Emits the statements of one phase."""
 
     # ---- statements -----------------------------------------------------------------------
@@ -84,6 +84,9 @@ class _Phase(Frame):
 
     def _on_let(self, stmt: n.Let) -> None:
         args = tuple(self.values[a] for a in stmt.args)
+        if stmt.op == "select" and stmt.args[0] in self.granted:
+            self.values[stmt.out] = args[1]
+            return
         if stmt.op == "pow" and stmt.dtype.kind == "i":
             self._note_negative_powers(stmt, args)
         self.values[stmt.out] = scalar.emit(self.em, stmt.op, stmt.operand_dtypes, args, stmt.dtype)
@@ -213,7 +216,8 @@ class _Phase(Frame):
         em = self.em
         size = stmt.dtype.itemsize
         base, vector = self.linear(stmt.at, size)
-        guard = None if stmt.guard is None else self.values[stmt.guard]
+        granted = stmt.guard is None or stmt.guard in self.granted
+        guard = None if granted or stmt.guard is None else self.values[stmt.guard]
         pointer = em.gep(self.pointer(stmt.buffer), base)
         if stmt.other is not None and stmt.choose is not None:
             buffer, at = stmt.other

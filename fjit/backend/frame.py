@@ -10,7 +10,6 @@ rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from fjit.backend.accumulate import WORD, Accumulator, Lanewise, ordered, virtual_lanes
@@ -19,10 +18,8 @@ from fjit.lower import nest as n
 from fjit.target import CpuTarget
 
 PTR = Ty("p", 64)
+FLAG = Ty("i", 1)
 MAX_UNROLLED = 8
-CACHE_LINE = 64
-LEAST_STREAMED = 16
-"""Bytes of a vector below which a streaming store does not pay."""
 
 
 @dataclass(slots=True)
@@ -66,6 +63,7 @@ class Frame:
         self.blocks = 0
         self.streaming = False  # whether stores that may go past the caches do
         self.streams = False
+        self.granted: frozenset[n.Value] = frozenset()  # conditions that are known to hold
         self.opens: list[n.Open] = []
         self.plan_copies: dict[int, int] = {}
         self.scans: set[int] = set()
@@ -241,21 +239,10 @@ class Frame:
         self._next(counter, now, 1, (labels[0], labels[1]))
 
     def _vector(self, loop: n.Loop) -> None:
-        start, stop = self._bounds(loop)
-        self.vector = loop.axis
-        used = [s.acc for s in loop.body if isinstance(s, n.Update)]
-        ordered = bool(used) or any(isinstance(s, n.Scan) for s in loop.body)
-        stores = self._streams(loop)
-        if not stores:
-            self._blocks(loop, start, stop, used)
-        elif ordered:
-            self._either(
-                self._on_lines(loop, stores, start), lambda: self._blocks(loop, start, stop, used)
-            )
-        else:
-            self._streamed(loop, stores, start, stop)
-        self.vector = None
+        """Emit a vector loop."""
+        raise NotImplementedError
 
+    # ---- strips ---------------------------------------------------------------------------
     def _blocks(self, loop: n.Loop, start: Val, stop: Val, used: list[int]) -> None:
         """The whole of a vector loop, with its accumulators folded after each block."""
         em = self.em
@@ -270,82 +257,6 @@ class Frame:
         for acc in used:
             self.accs[acc].flush()
         self._next(counter, now, loop.block, (labels[0], labels[1]))
-
-    # ---- streaming stores -----------------------------------------------------------------
-    def _streams(self, loop: n.Loop) -> list[n.Store]:
-        """Stores that may go past the caches: side by side, and no narrower than 16 bytes."""
-        if any(isinstance(s, n.Loop) for s in loop.body) or self.copies:
-            return []
-        return [
-            s for s in loop.body
-            if isinstance(s, n.Store) and s.streaming and s.guard is None
-            and (loop.axis, n.UNIT) in s.at.terms
-            and self.lanes * s.dtype.itemsize >= LEAST_STREAMED
-        ]  # fmt: skip
-
-    def _places(self, loop: n.Loop, stores: list[n.Store], at: Val) -> list[Val]:
-        """The addresses that stores write to at a position of the loop, as integers."""
-        em = self.em
-        self.axes[loop.axis] = at
-        places = [
-            em.gep(self.pointer(s.buffer), self.linear(s.at, s.dtype.itemsize)[0]) for s in stores
-        ]
-        return [em.inst(WORD, f"ptrtoint ptr {place.ref} to i64") for place in places]
-
-    def _on_lines(self, loop: n.Loop, stores: list[n.Store], at: Val) -> Val:
-        """Whether all stores begin a cache line at a position of the loop."""
-        em = self.em
-        either, *others = self._places(loop, stores, at)
-        for place in others:
-            either = em.or_(either, place)
-        low = em.and_(either, em.const(WORD, CACHE_LINE - 1))
-        return em.icmp("eq", low, em.const(WORD, 0))
-
-    def _either(self, condition: Val, emit: Callable[[], None]) -> None:
-        """The same code with streaming stores where the condition holds, without them elsewhere."""
-        em = self.em
-        fast, plain, done = self._label("stream"), self._label("plain"), self._label("joined")
-        em.cond_br(condition, fast, plain)
-        em.label(fast)
-        self.streaming = self.streams = True
-        emit()
-        self.streaming = False
-        em.br(done)
-        em.label(plain)
-        emit()
-        em.br(done)
-        em.label(done)
-
-    def _streamed(self, loop: n.Loop, stores: list[n.Store], start: Val, stop: Val) -> None:
-        """An elementwise loop: masked up to a cache line of the results, full vectors, masked rest.
-
-        One masked loop serves both ends: `limit` says where it stops.
-        """
-        em = self.em
-        counter, limit = self._alloca(WORD), self._alloca(WORD)
-        self._set(counter, start)
-        (place,) = self._places(loop, stores[:1], start)
-        ahead = em.and_(em.neg(place), em.const(WORD, CACHE_LINE - 1))
-        ahead = em.udiv(ahead, em.const(WORD, stores[0].dtype.itemsize))
-        self._set(limit, self._smaller(em.add(start, ahead), stop))
-        ends, middle, done = self._label("ends"), self._label("middle"), self._label("streamed")
-        em.br(ends)
-        em.label(ends)
-        end = self._read(limit, WORD)
-        wide, self.lanes = self.lanes, self.narrow
-        now, *labels = self._while(counter, end, self.lanes)
-        self._strip(loop, now, start, 0, self._tail(now, end), at=now)
-        self._set(counter, self._smaller(em.add(now, em.const(WORD, self.lanes)), end))
-        em.br(labels[0])
-        em.label(labels[1])
-        self.lanes = wide
-        em.cond_br(em.icmp("slt", end, stop), middle, done)
-        em.label(middle)
-        lined = self._on_lines(loop, stores, self._read(counter, WORD))
-        self._either(lined, lambda: self._full(loop, counter, stop, start))
-        self._set(limit, stop)
-        em.br(ends)
-        em.label(done)
 
     def _strips(self, loop: n.Loop, start: Val, stop: Val, origin: Val, used: list[int]) -> None:
         """Full vectors `unroll` at a time, then masked ones."""

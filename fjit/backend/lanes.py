@@ -81,7 +81,7 @@ def _is_stencil(loop: n.Loop) -> bool:
             return True
         if isinstance(stmt, n.Load) and (loop.axis, n.UNIT) in stmt.at.terms:
             places.setdefault(stmt.buffer, set()).add(stmt.at)
-        heavy |= isinstance(stmt, n.Let) and FLOPS.get(stmt.op, 1) > 1
+        heavy |= isinstance(stmt, n.Let) and FLOPS.get(stmt.op, 1) >= HEAVY
     return loop.kind == "vector" and not heavy and max(map(len, places.values()), default=0) > 2
 
 

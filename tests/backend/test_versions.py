@@ -1,4 +1,4 @@
-"""Stores that go past the caches: where they are made, and that they change no result."""
+"""Versions of vector loops: stores past the caches, rows without guards; no result changes."""
 
 import dataclasses
 
@@ -76,3 +76,37 @@ def test_a_fence_ends_each_phase_that_streams() -> None:
     assert fjit.fuse(lambda x: x * 2).lower(x).llvm_ir.count("call void @llvm.x86.sse.sfence") == 1
     assert "sfence" not in fjit.fuse(lambda x: x.sum()).lower(x).llvm_ir
     assert "movnt" in fjit.fuse(lambda x: x * 2).lower(x).asm
+
+
+# Rows without guards
+
+
+def neighbours(x: np.ndarray, value: float = 0.0) -> np.ndarray:
+    rows, columns = x.shape
+    framed = np.pad(x, 1, constant_values=value)
+    return sum(framed[a : a + rows, b : b + columns] for a in range(3) for b in range(3))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 40), (2, 33), (3, 64), (17, 129)])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i2", "?"])
+def test_frames_of_rows(dtype: str, shape: tuple[int, int]) -> None:
+    x = (np.random.default_rng(1).normal(size=shape) * 9).astype(dtype)
+    check(lambda x: neighbours(x) + (neighbours(x, 3.0) * 2).astype(x.dtype), x)
+    check(lambda x: (np.pad(x, ((2, 0), (0, 0)))[:-1].sum(axis=1), np.pad(x * 2, 2, "edge")), x)
+    check(lambda x: np.pad(x, ((0, 1), (3, 3))).max(axis=0) + np.pad(x, 3)[0, 3], x)
+
+
+@pytest.mark.usefixtures("tiny")
+def test_frames_past_the_caches() -> None:
+    x = np.random.default_rng(2).normal(size=(9, 200)).astype("f4")
+    check(neighbours, x)
+
+
+def test_inner_rows_have_no_guards() -> None:
+    """The loop of rows within the frame loads and adds; nothing is selected."""
+    text = fjit.fuse(neighbours).lower(np.ones((50, 500), "f4")).llvm_ir
+    fast = text[text.index("\nfast") :]
+    fast = fast[: fast.index("\njoined")]
+    body = fast[: fast.index("\nplain")]
+    assert "fadd" in body
+    assert "select i1" not in body.split("\nbody")[1].split("br label")[0]
