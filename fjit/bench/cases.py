@@ -26,6 +26,7 @@ STEADY: Final = "steady"  # the same call again and again
 SHAPES: Final = "shapes"  # each call with arrays of a new shape
 FIRST: Final = "first"  # each call with a function never called before
 TRACE: Final = "trace"  # tracing alone, an operation of the program
+MEMORY: Final = "memory"  # bytes of memory instead of seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +173,9 @@ CASES: Final[tuple[Case, ...]] = (
     Case("tracing", "where, clip", t.selections, two, ((64, 64),), kind=TRACE),
     Case("tracing", "slices, transposes", t.views, two, ((64, 64),), kind=TRACE),
     Case("tracing", "standardise", t.statistics, two, ((64, 64),), kind=TRACE),
+    Case("memory", "softmax", m.softmax, one, ((8000, 8000),), kind=MEMORY),
+    Case("memory", "Adam step", b.adam, adam_state, ((8000, 8000),), kind=MEMORY),
+    Case("memory", "Black-Scholes", m.black_scholes, options, ((8000, 8000),), kind=MEMORY),
 )  # fmt: skip
 
 GROUPS: Final = tuple(dict.fromkeys(case.group for case in CASES))

@@ -21,8 +21,8 @@ from typing import Final
 
 import numpy as np
 
-from fjit.bench import plot, table
-from fjit.bench.cases import GROUPS, select
+from fjit.bench import memory, plot, table
+from fjit.bench.cases import GROUPS, MEMORY, select
 from fjit.bench.peers import PEERS, Peer, choose, describe
 from fjit.bench.runner import DTYPES, Job, Row, jobs, run, too_large
 from fjit.bench.timing import QUICK, Effort
@@ -144,11 +144,12 @@ def _measure(words: list[str], options: argparse.Namespace) -> list[Row]:
         start = time.perf_counter()
         reason = too_large(job)
         case = job.case
-        row = (
-            Row(case.group, case.name, job.shape, job.dtype, threads, notes={"fjit": reason})
-            if reason
-            else run(job, peers, effort)
-        )
+        if reason:
+            row = Row(case.group, case.name, job.shape, job.dtype, threads, notes={"fjit": reason})
+        elif case.kind == MEMORY:
+            row = memory.row(job, tuple(peer for peer in peers if "steady" in peer.kinds))
+        else:
+            row = run(job, peers, effort)
         rows.append(row)
         _progress(number, len(todo), job, row, time.perf_counter() - start)
     return rows

@@ -21,7 +21,7 @@ from fjit.errors import FjitValueError
 FORMAT: Final = 1
 _MOVING: Final = ("bandwidth", "math")  # groups whose fraction of a copy means something
 # Of a group; the others are in milliseconds.
-_UNITS: Final = {"small": ("us", 1e6), "tracing": ("us", 1e6)}
+_UNITS: Final = {"small": ("us", 1e6), "tracing": ("us", 1e6), "memory": ("MB", 1e-6)}
 
 
 def render(rows: Sequence[Row]) -> str:

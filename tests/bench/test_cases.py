@@ -68,7 +68,8 @@ def test_arguments_are_the_same_every_time_and_of_the_dtype() -> None:
 
 def test_the_groups_are_those_of_the_targets() -> None:
     assert set(GROUPS) == {
-        "bandwidth", "math", "loops", "horizontal", "matmul", "small", "shapes", "first", "tracing"
+        "bandwidth", "math", "loops", "horizontal", "matmul", "small", "shapes", "first", "tracing",
+        "memory",
     }  # fmt: skip
     assert len(select(("bandwidth",))) == 21
     assert len({(case.group, case.name) for case in CASES}) == len(CASES)
