@@ -24,7 +24,7 @@ def test_numpy_takes_more() -> None:
 
 
 def test_a_refusal_is_told() -> None:
-    with pytest.raises(FjitError, match="nothing is written for this case|numexpr"):
+    with pytest.raises(FjitError, match=r"nothing is written for this case|numexpr"):
         memory.peak(SOFTMAX, "numexpr")
     row = memory.row(SOFTMAX, (PEERS["fjit"], PEERS["numexpr"]))
     assert set(row.times) == {"fjit"} and set(row.notes) == {"numexpr"}
