@@ -20,6 +20,8 @@ from fjit.target import CpuTarget
 PTR = Ty("p", 64)
 FLAG = Ty("i", 1)
 MAX_UNROLLED = 8
+MOST_STRIPS = 4
+"""Masked vectors that a short loop may take."""
 
 
 @dataclass(slots=True)
@@ -87,12 +89,20 @@ class Frame:
 
     def copies_of(self, loop: n.Loop) -> int:
         """Copies of a vector loop's body: enough for the running lanes of its ordered sums."""
+        if self.is_short(loop):
+            return -(-loop.most // self.lanes)
         opened = {s.acc: s for s in self.opens}
         accs = [opened[s.acc] for s in loop.body if isinstance(s, n.Update)]
         needed = [max(1, virtual_lanes(o.dtype) // self.lanes) for o in accs
                   if ordered(o.op, o.dtype) and not o.lanewise]  # fmt: skip
         wanted = max(needed, default=max(1, loop.unroll * self.narrow // self.lanes))
         return wanted if loop.unroll > 1 and wanted <= MAX_UNROLLED else min(loop.unroll, 4)
+
+    def is_short(self, loop: n.Loop) -> bool:
+        """Whether a few masked vectors are the whole of a vector loop."""
+        plain = not any(isinstance(s, n.Loop | n.Scan | n.Append) for s in loop.body)
+        lanes = min(self.lanes, self.narrow)  # one lane has no mask
+        return lanes > 1 and 0 < loop.most <= MOST_STRIPS * lanes and plain
 
     def _survey(self, stmts: list[n.Stmt]) -> None:
         """Note which accumulators there are, and how many copies of the body update them."""
@@ -189,6 +199,9 @@ class Frame:
     def _smaller(self, a: Val, b: Val) -> Val:
         return self.em.select(self.em.icmp("slt", a, b), a, b)
 
+    def _larger(self, a: Val, b: Val) -> Val:
+        return self.em.select(self.em.icmp("slt", a, b), b, a)
+
     def _bounds(self, loop: n.Loop) -> tuple[Val, Val]:
         em = self.em
         start, stop = em.const(WORD, 0), self.slot(loop.extent)
@@ -205,19 +218,39 @@ class Frame:
         stop = Val(WORD, "%end")
         if loop.cell is not None:
             stop = self._smaller(stop, em.load(WORD, self.pointer(loop.cell)))
-        counter = self._alloca(WORD)
-        self._set(counter, Val(WORD, "%begin"))
+        counter, begin = self._alloca(WORD), Val(WORD, "%begin")
+        places = self._decoded(loop, begin)
+        self._set(counter, begin)
         now, *labels = self._while(counter, stop, 1)
-        rest = now
-        for position, (axis, extent) in enumerate(reversed(loop.decode)):
-            if position == len(loop.decode) - 1:
-                self.axes[axis] = rest
-            else:
-                size = self.slot(extent)
-                self.axes[axis] = em.urem(rest, size)
-                rest = em.udiv(rest, size)
+        for axis, place in places.items():
+            self.axes[axis] = self._read(place, WORD)
         self.body(loop.body)
+        self._advance(loop, places)
         self._next(counter, now, 1, (labels[0], labels[1]))
+
+    def _decoded(self, loop: n.Loop, begin: Val) -> dict[str, Val]:
+        """Where the axes of the tasks are counted, set to those of the first task."""
+        em, rest = self.em, begin
+        places = {axis: self._alloca(WORD) for axis, _ in loop.decode}
+        for axis, extent in reversed(loop.decode[1:]):
+            size = self._larger(self.slot(extent), em.const(WORD, 1))  # of no tasks
+            self._set(places[axis], em.urem(rest, size))
+            rest = em.udiv(rest, size)
+        for axis, _ in loop.decode[:1]:
+            self._set(places[axis], rest)
+        return places
+
+    def _advance(self, loop: n.Loop, places: dict[str, Val]) -> None:
+        """Count on to the axes of the next task, without a division."""
+        em = self.em
+        carry = em.const(WORD, 1)
+        for position, (axis, extent) in enumerate(reversed(loop.decode)):
+            now = em.add(self.axes[axis], carry)
+            if position < len(loop.decode) - 1:
+                full = em.icmp("eq", now, self.slot(extent))
+                now = em.select(full, em.const(WORD, 0), now)
+                carry = em.zext(full, WORD)
+            self._set(places[axis], now)
 
     def _sequential(self, loop: n.Loop) -> None:
         start, stop = self._bounds(loop)
@@ -246,6 +279,9 @@ class Frame:
     def _blocks(self, loop: n.Loop, start: Val, stop: Val, used: list[int]) -> None:
         """The whole of a vector loop, with its accumulators folded after each block."""
         em = self.em
+        if self.is_short(loop):
+            self._short(loop, start, stop, used)
+            return
         if not loop.block:
             self._strips(loop, start, stop, start, used)
             return
@@ -257,6 +293,16 @@ class Frame:
         for acc in used:
             self.accs[acc].flush()
         self._next(counter, now, loop.block, (labels[0], labels[1]))
+
+    def _short(self, loop: n.Loop, start: Val, stop: Val, used: list[int]) -> None:
+        """Masked vectors without a loop; the masks are the same for all rows."""
+        wide, self.lanes = self.lanes, self.lanes if used else self.narrow
+        for copy in range(-(-loop.most // self.lanes)):
+            at = self.em.add(start, self.em.const(WORD, copy * self.lanes))
+            self._strip(loop, at, None, copy, self._tail(at, stop), at=at)
+        self.lanes = wide
+        for acc in used if loop.block else ():
+            self.accs[acc].flush()
 
     def _strips(self, loop: n.Loop, start: Val, stop: Val, origin: Val, used: list[int]) -> None:
         """Full vectors `unroll` at a time, then masked ones."""
@@ -331,7 +377,7 @@ class Frame:
         self,
         loop: n.Loop,
         now: Val,
-        origin: Val,
+        origin: Val | None,
         copy: int,
         mask: Val | None,
         at: Val | None = None,
@@ -341,7 +387,7 @@ class Frame:
         base = at if at is not None else em.add(now, em.const(WORD, copy * self.lanes))
         self.axes[loop.axis] = base
         self.mask, self.copy = mask, copy
-        self.within = em.sub(base, origin)
+        self.within = None if origin is None else em.sub(base, origin)
         self.body(loop.body)
         self.mask = None
 

@@ -63,7 +63,7 @@ def _side_by_side(loop: n.Loop) -> int:
     inner = [s for s in loop.body if isinstance(s, n.Loop)]
     if loop.kind != "vector":
         return max(map(_side_by_side, inner), default=1)
-    if inner or any(isinstance(s, n.Append | n.Scan) for s in loop.body):
+    if inner or loop.most or any(isinstance(s, n.Append | n.Scan) for s in loop.body):
         return 1
     weights = [FLOPS.get(s.op, 1) for s in loop.body if isinstance(s, n.Let)]
     if max(weights, default=0) < HEAVY or sum(weights) > MOST_SIDE_BY_SIDE:

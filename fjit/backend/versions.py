@@ -52,7 +52,7 @@ class Versions(Frame):
     # ---- guards of a whole row ------------------------------------------------------------
     def _guards(self, loop: n.Loop) -> list[n.Value]:
         """Conditions of loads that are the same for the whole loop, such as a row within a pad."""
-        if any(isinstance(s, n.Loop) for s in loop.body) or self.copies:
+        if any(isinstance(s, n.Loop) for s in loop.body) or self.copies or self.is_short(loop):
             return []
         inside = {getattr(s, "out", None) for s in loop.body}
         guards = [s.guard for s in loop.body if isinstance(s, n.Load) and s.guard not in inside]
@@ -78,7 +78,7 @@ class Versions(Frame):
     # ---- streaming stores -----------------------------------------------------------------
     def _streams(self, loop: n.Loop) -> list[n.Store]:
         """Stores that may go past the caches: side by side, and no narrower than 16 bytes."""
-        if any(isinstance(s, n.Loop) for s in loop.body) or self.copies:
+        if any(isinstance(s, n.Loop) for s in loop.body) or self.copies or self.is_short(loop):
             return []
         return [
             s for s in loop.body

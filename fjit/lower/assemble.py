@@ -16,7 +16,7 @@ from fjit.core import primitives as p
 from fjit.core.ir import Eqn, Program, Sym, Var, literal
 from fjit.lower import order
 from fjit.lower.build import EMPTY_REDUCTION, EMPTY_SEARCH, I64, Memory, Writer
-from fjit.lower.collapse import collapsed, substitute, substitute_guard
+from fjit.lower.collapse import collapsed
 from fjit.lower.columns import Columns, Partials
 from fjit.lower.nest import (
     Advance,
@@ -34,6 +34,7 @@ from fjit.lower.nest import (
     Scan,
     Update,
     Value,
+    short,
 )
 from fjit.lower.prefetch import fetch_ahead
 from fjit.lower.segments import cuts
@@ -168,6 +169,8 @@ class Assembler:
         loop = Loop(f"i{axis.number}", extent, kind, cell=cell)
         if axis == self.chunk_axis:
             self._part(loop, "chunk", self.chunk_length)
+        elif kind == "vector" and axis.sym is None:
+            loop.most = short(axis.extent)
         return loop
 
     def _part(self, loop: Loop, counter: str, length: int) -> None:
@@ -325,7 +328,7 @@ class Assembler:
             part = Axis(max(a.number for a in (*plan.axes, axis)) + self.parts, extent)
             names = {axis: ix.Index(start, ((part, 1),))}
             moved = [
-                q._replace(at=substitute(q.at, names), guard=substitute_guard(q.guard, names))
+                q._replace(at=ix.substitute(q.at, names), guard=ix.substitute_guard(q.guard, names))
                 for q in here
             ]
             self._vector_loop(moved, accs, stage, part)

@@ -14,13 +14,14 @@ from typing import NamedTuple
 
 from fjit.core.ir import Eqn, Var
 from fjit.lower.build import Memory
+from fjit.lower.split import split
 from fjit.optimize import demand
 from fjit.optimize import index as ix
 from fjit.optimize.drafts import root_reads
-from fjit.optimize.index import Axis, Guard, Holds, Index, Indices, Lockstep
+from fjit.optimize.index import Axis, Holds, Indices
 from fjit.optimize.schedule import SHORT, Placed, Schedule
 
-FEW, MANY = 4, 32
+FEW, MANY = 2, 32
 """A plain kernel's innermost axis of at most FEW elements changes places with one of MANY."""
 
 
@@ -38,7 +39,7 @@ def collapsed(
     env: demand.Env, plan: Schedule, memory: dict[Var, Memory], outputs: dict[Var, Memory]
 ) -> Schedule:
     """A kernel's schedule with as few axes as its accesses allow, and always a vector axis."""
-    plan = _turned(_joined(env, plan, memory, outputs))
+    plan = _turned(split(env, _joined(env, plan, memory, outputs), memory))
     return plan if plan.inner is not None else plan._replace(inner=Axis(0, 1))
 
 
@@ -171,8 +172,8 @@ def _join(
 
     placed = tuple(
         q._replace(
-            at=substitute(q.at, names),
-            guard=substitute_guard(q.guard, names),
+            at=ix.substitute(q.at, names),
+            guard=ix.substitute_guard(q.guard, names),
             reduced=axes(q.reduced),
         )
         for q in schedule.placed
@@ -186,7 +187,7 @@ def _join(
         placed=_reclassed(placed, schedule, outer),
         cascade="row" if schedule.cascade and schedule.outer == (outer,) else schedule.cascade,
     )  # fmt: skip
-    return joined, [(substitute(at, names), own) for at, own in accesses], positions
+    return joined, [(ix.substitute(at, names), own) for at, own in accesses], positions
 
 
 def _reclassed(placed: tuple[Placed, ...], schedule: Schedule, gone: Axis) -> tuple[Placed, ...]:
@@ -197,36 +198,4 @@ def _reclassed(placed: tuple[Placed, ...], schedule: Schedule, gone: Axis) -> tu
     levels = {"block": "row"}
     return tuple(
         q._replace(cls=swap.get(q.cls, q.cls), level=levels.get(q.level, q.level)) for q in placed
-    )
-
-
-def substitute(at: Indices, names: dict[Axis, Index]) -> Indices:
-    """`at` with axes replaced by indices."""
-    return tuple(_substituted(index, names) for index in at)
-
-
-def _substituted(index: Index, names: dict[Axis, Index]) -> Index:
-    total = Index(index.const)
-    for term, coef in index.terms:
-        if isinstance(term, Axis):
-            part = names.get(term, ix.of(term))
-        elif isinstance(term, ix.Div):
-            part = ix.quotient(_substituted(term.inner, names), term.by)
-        elif isinstance(term, ix.Mod):
-            part = ix.remainder(_substituted(term.inner, names), term.by)
-        elif isinstance(term, Lockstep):
-            part = ix.of(Lockstep(term.sym, substitute(term.at, names)))
-        else:
-            part = ix.of(term._replace(at=substitute(term.at, names)))
-        total = ix.plus(total, ix.affine(part, coef, 0))
-    return total
-
-
-def substitute_guard(guard: Guard, names: dict[Axis, Index]) -> Guard:
-    """A guard with axes replaced by indices."""
-    return tuple(
-        c._replace(at=substitute(c.at, names))
-        if isinstance(c, Holds)
-        else ix.inside(_substituted(c.inner, names), c.low, c.high)
-        for c in guard
     )

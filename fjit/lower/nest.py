@@ -321,6 +321,7 @@ class Loop:
     It runs from `start` (0) to min(start + extent, stop). A parallel loop runs over tasks, which
     `decode` turns into axes, outermost first. A vector loop is unrolled `unroll` times, restarts
     accumulators' blocks every `block` elements, and has `lanes` lanes (0: the target's choice).
+    `most` bounds the extent of a short one: 4, 8 or 16; 0 is no bound.
     """
 
     axis: str
@@ -333,6 +334,7 @@ class Loop:
     start: Linear | None = None
     stop: Slot | None = None
     cell: int | None = None  # buffer with the run-time extent, at most `extent`
+    most: int = 0
 
     def header(self) -> str:
         """The loop's own line."""
@@ -343,6 +345,7 @@ class Loop:
             text += " as " + " ".join(f"{a}<{s}" for a, s in self.decode)
         if self.kind == "vector" or self.unroll > 1:
             text += f" unroll {self.unroll}" + (f" block {self.block}" if self.block else "")
+        text += f" of {self.most} at most" if self.most else ""
         return text + (f" cell b{self.cell}" if self.cell is not None else "")
 
 
@@ -404,6 +407,11 @@ class Nest:
         for phase in self.phases:
             _print(phase.loop, "", lines)
         return "\n".join(lines) + "\n"
+
+
+def short(extent: int) -> int:
+    """The bound of a vector loop that is written without a loop; 0 for a longer one."""
+    return next((most for most in (4, 8, 16) if extent <= most), 0)
 
 
 def _when(guard: Value | None) -> str:

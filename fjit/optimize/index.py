@@ -200,3 +200,35 @@ def axes_of(indices: Indices) -> set[Axis]:
             else:
                 stack.extend(term.at)
     return found
+
+
+def substitute(at: Indices, names: dict[Axis, Index]) -> Indices:
+    """`at` with axes replaced by indices."""
+    return tuple(_replaced(index, names) for index in at)
+
+
+def _replaced(index: Index, names: dict[Axis, Index]) -> Index:
+    total = Index(index.const)
+    for term, coef in index.terms:
+        if isinstance(term, Axis):
+            part = names.get(term, of(term))
+        elif isinstance(term, Div):
+            part = quotient(_replaced(term.inner, names), term.by)
+        elif isinstance(term, Mod):
+            part = remainder(_replaced(term.inner, names), term.by)
+        elif isinstance(term, Lockstep):
+            part = of(Lockstep(term.sym, substitute(term.at, names)))
+        else:
+            part = of(term._replace(at=substitute(term.at, names)))
+        total = plus(total, affine(part, coef, 0))
+    return total
+
+
+def substitute_guard(guard: Guard, names: dict[Axis, Index]) -> Guard:
+    """A guard with axes replaced by indices."""
+    return tuple(
+        c._replace(at=substitute(c.at, names))
+        if isinstance(c, Holds)
+        else inside(_replaced(c.inner, names), c.low, c.high)
+        for c in guard
+    )
