@@ -25,7 +25,6 @@ from fjit.lower.nest import (
     Close,
     Count,
     Linear,
-    Load,
     Loop,
     Merge,
     Nest,
@@ -37,13 +36,14 @@ from fjit.lower.nest import (
     short,
 )
 from fjit.lower.prefetch import fetch_ahead
+from fjit.lower.rows import keep_row
 from fjit.lower.segments import cuts
 from fjit.lower.tiles import MOST_TILED, TILE_COLUMNS, TILE_ROWS, crosses
-from fjit.optimize import cost, demand
+from fjit.optimize import demand
 from fjit.optimize import index as ix
 from fjit.optimize.drafts import Root, root_reads
-from fjit.optimize.index import Axis, Holds, Indices
-from fjit.optimize.schedule import MAX_ROW_BUFFER, Placed, Schedule
+from fjit.optimize.index import Axis, Holds
+from fjit.optimize.schedule import Placed, Schedule
 
 GRAIN: Final = 1 << 15
 """Elements that a worker takes at a time."""
@@ -377,7 +377,7 @@ class Assembler:
                 self.columns.update(q, value, guard, self.plan.axes)
             else:
                 writer.place(self._update(q, accs[q.root.var], value, guard), writer.depth)
-        self._buffer_row(here, stage)
+        keep_row(writer, self.plan, here, stage, self.columns.at())
 
     def _update(self, q: Placed, acc: int, value: Value, guard: Value | None) -> Update:
         """Fold an element in; for argmax and argmin with its position among the reduced ones."""
@@ -537,7 +537,7 @@ class Assembler:
         merged = self.columns.combine(order.op_of(eqn), words[0], old, parts, unsorted=True)
         self.columns.write(q, merged)
 
-    # ---- scans and row buffers ------------------------------------------------------------
+    # ---- scans ------------------------------------------------------------------------------
     def _scan(self, q: Placed, accs: dict[Var, int]) -> None:
         writer, eqn, var = self.writer, q.root.eqn, q.root.var
         assert eqn is not None
@@ -551,43 +551,6 @@ class Assembler:
             out = writer.fresh(writer.depth)
             writer.place(Scan(out, accs[var], value), writer.depth)
         writer.remember((var, q.at, None), out)
-
-    def _buffer_row(self, here: list[Placed], stage: int) -> None:
-        """Keep values of heavy operations that later stages compute again in a row buffer."""
-        plan, writer = self.plan, self.writer
-        if stage + 1 >= plan.stages or (plan.outer and plan.cascade == "block"):
-            return
-        later = [q for q in plan.placed if q.stage > stage and q.level == "inner"]
-        roots = [r for q in later for r in root_reads(q.root, q.at, q.guard)]
-        leaves, again = demand.walk(self.env, roots, unguarded=True)
-        read = {leaf.var for leaf in leaves}
-        for q in here:
-            if q.cls == "scan" and q.root.var in read:
-                self._keep(q.root.var, q.at, writer.memo[(q.root.var, q.at, None)])
-        for var, eqn in self.env.items():
-            if not cost.is_heavy(eqn):
-                continue
-            for at in again.get(var, ()):
-                known = writer.memo.get((var, at, None))
-                held = (var, at) in writer.held
-                if known is None or held or writer.depths[known] < writer.depth:
-                    continue
-                if self.inner.extent * var.aval.dtype.itemsize <= MAX_ROW_BUFFER:
-                    self._keep(var, at, known)
-
-    def _keep(self, var: Var, at: Indices, value: Value) -> None:
-        writer, place = self.writer, self.columns.at()
-        dtype = var.aval.dtype
-        nbytes = order.aligned(max(self.inner.extent, 1) * dtype.itemsize)
-        buffer = writer.buffer("private", dtype, nbytes=nbytes)
-        writer.store(buffer, place, value, dtype)
-
-        def load() -> Value:
-            out = writer.fresh(writer.depth)
-            writer.place(Load(out, buffer, place, dtype), writer.depth)
-            return out
-
-        writer.held[(var, at)] = load
 
 
 def _packed_axis(var: Var) -> int:

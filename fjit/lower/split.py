@@ -40,23 +40,34 @@ def split(env: demand.Env, plan: Schedule, memory: dict[Var, Memory]) -> Schedul
 def _repeats(
     env: demand.Env, plan: Schedule, memory: dict[Var, Memory]
 ) -> Iterator[tuple[Axis, int]]:
-    """Axes with what divides them, of operands in memory that are indexed by quotient or rest."""
+    """Axes with what divides them, of operands in memory that are not walked along as a whole."""
     for q in plan.placed:
         for leaf in demand.walk(env, root_reads(q.root, q.at, q.guard))[0]:
             if memory[leaf.var].scalar:
                 continue
-            for term in _terms(leaf.at):
-                axis = ix.bare_axis(term.inner)
-                if axis in plan.axes and axis.sym is None and axis.extent % term.by == 0:
-                    yield axis, term.by
+            for (axis, by), (whole, rest) in _steps(leaf.at, memory[leaf.var].strides).items():
+                if axis in plan.axes and axis.extent % by == 0 and whole != rest * by:
+                    yield axis, by
 
 
-def _terms(at: Indices) -> Iterator[Div | Mod]:
-    for index in at:
-        for term, _ in index.terms:
-            if isinstance(term, Div | Mod):
-                yield term
-                yield from _terms((term.inner,))
+def _steps(at: Indices, strides: tuple[int, ...]) -> dict[tuple[Axis, int], tuple[int, int]]:
+    """How far an address goes with an axis's quotient and with its remainder, by what divides.
+
+    Where the first is the second times the divisor, the axis was joined of two (lower/collapse.py).
+    """
+    found: dict[tuple[Axis, int], tuple[int, int]] = {}
+    for index, stride in zip(at, strides, strict=True):
+        for term, coef in index.terms:
+            axis = ix.bare_axis(term.inner) if isinstance(term, Div | Mod) else None
+            if axis is None or axis.sym is not None or not isinstance(term, Div | Mod):
+                continue
+            whole, rest = found.get((axis, term.by), (0, 0))
+            if isinstance(term, Div):
+                whole += coef * stride
+            else:
+                rest += coef * stride
+            found[axis, term.by] = whole, rest
+    return found
 
 
 def _split(plan: Schedule, axis: Axis, by: int) -> Schedule:

@@ -53,6 +53,11 @@ def is_heavy(eqn: Eqn) -> bool:
     return eqn.primitive.family == "elementwise" and flops(eqn) >= 8
 
 
+def is_elementary(eqn: Eqn) -> bool:
+    """Whether an element takes an elementary function's time."""
+    return flops(eqn) >= FLOPS["exp"]
+
+
 def worth_storing(operations: float, times: float, aval: Aval) -> bool:
     """Whether a value of so many operations, computed `times` times, is better kept in memory."""
     again = (times - 1.0) * operations * OPERATION_NS
