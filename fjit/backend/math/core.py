@@ -37,7 +37,11 @@ def int_like(e: Emitter, x: Val, number: int) -> Val:
 
 def poly(e: Emitter, x: Val, coefficients: Sequence[float]) -> Val:
     """Evaluate a polynomial by Estrin's scheme, lowest coefficient first."""
-    terms = [like(e, x, c) for c in coefficients]
+    return estrin(e, x, [like(e, x, c) for c in coefficients])
+
+
+def estrin(e: Emitter, x: Val, terms: list[Val]) -> Val:
+    """Evaluate a polynomial whose coefficients may differ by lane, lowest first."""
     power = x
     while len(terms) > 1:
         pairs = [e.fma(hi, power, lo) for lo, hi in zip(terms[::2], terms[1::2], strict=False)]
