@@ -22,6 +22,8 @@ BIAS = {32: 127, 64: 1023}
 ROUNDER = {32: 1.5 * 2.0**23, 64: 1.5 * 2.0**52}  # adding it rounds to an integer in the low bits
 TINY_NORMAL = {32: 2.0**-126, 64: 2.0**-1022}
 LN2 = 0.6931471805599453
+# less the bits of x, they are those of 1/(2x) to one part in 20
+HALF_INVERSE_BITS = {32: 0x7E7127EA, 64: 0x7FCE623822FC16E6}
 ONE_BITS = {32: 127 << 23, 64: 1023 << 52}
 
 
@@ -93,6 +95,14 @@ def pair_sqrt(e: Emitter, h: Val, lo: Val) -> Pair:
     rest = e.fadd(e.fma(e.fneg(s), s, h), lo)
     correction = e.fmul(rest, e.fdiv(like(e, s, 0.5), s))
     return s, e.select(e.fcmp("ogt", s, like(e, s, 0.0)), correction, like(e, s, 0.0))
+
+
+def rough_root(e: Emitter, h: Val, lo: Val) -> Pair:
+    """sqrt(h + lo) for h >= 0, its low part to one part in 20, from the bits of the high part."""
+    s = e.sqrt(h)
+    rest = e.fadd(e.fma(e.fneg(s), s, h), lo)
+    inverse = from_bits(e, e.sub(int_like(e, s, HALF_INVERSE_BITS[s.ty.bits]), bits_of(e, s)))
+    return s, e.fmul(rest, inverse)
 
 
 def bits_of(e: Emitter, x: Val) -> Val:
