@@ -1,9 +1,9 @@
 """glibc's functions as loops over arrays, compiled with LLVM: the reference for float64.
 
-`wide("erf")` takes a float64 array and gives the value of erfl, 64 bits of mantissa, in two parts:
-the float64 nearest to it, and the rest times 2**LIFT, lest the rest of a small value underflow.
-`wide("pow", 2)` takes two arrays. `plain("lgamma")` takes and gives float64. NumPy has no erf and no
-lgamma, and its long double arrays are slower by half.
+`wide("erf")` takes a float64 array and gives the value of erfl, 64 bits of mantissa, in two
+parts: the float64 nearest to it, and the rest times 2**LIFT, lest the rest of a small value
+underflow. `wide("pow", 2)` takes two arrays. `plain("lgamma")` takes and gives float64. NumPy has
+no erf and no lgamma, and its long double arrays are slower by half.
 
     define void @loop(ptr, ..., i64)  ->  fpext ; call x86_fp80 @erfl ; fptrunc ; fsub ; fptrunc
 """
@@ -109,7 +109,7 @@ def _compile(symbol: str, text: str, arity: int) -> Callable[..., tuple[Array, A
 
 @cache
 def wide(name: str, arity: int = 1) -> Callable[..., tuple[Array, Array]]:
-    """glibc's long double function `name`, as the float64 nearest to its value and the lifted rest."""
+    """glibc's long double function: the float64 nearest to its value, and the lifted rest."""
     return _compile(name + "l", _text("x86_fp80", arity, WIDE_CALL), arity)
 
 

@@ -1,7 +1,8 @@
 """Errors in units in the last place, over large blocks of inputs.
 
-`samples(range, dtype, size, seed)` gives a block of inputs, `narrow` and `wide` compare results with
-true values: the largest error, and how many special values, signs of zero and neighbours are wrong.
+`samples(range, dtype, size, seed)` gives a block of inputs, `narrow` and `wide` compare results
+with true values: the largest error, and how many special values, signs of zero and neighbours are
+wrong.
 
     narrow(got, want, 0.0)   ->   (0.53, 0, 0, 2)
 """
@@ -111,6 +112,34 @@ RANGES: dict[str, Range] = {
 # fmt: on
 
 
+# Multiples of pi/2 as float64 has them, small and large, and the float64 closest to one.
+MULTIPLES = (*(k * HALF_PI for k in range(1, 20_000)), *(2.0**k * HALF_PI for k in range(1023)))
+CLOSEST = (6381956970095103 * 2.0**797, 5.319372648326541e255, 1e22, 2.0**1023, 1.7e308)
+TRIGONOMETRIC = (*MULTIPLES, *CLOSEST)
+# Arguments whose value lies within 2**-53 units of a float64 or of the middle between two, after
+# V. Lefevre and J.-M. Muller, "Worst cases for correct rounding of the elementary functions in
+# double precision", ARITH 15 (2001).
+WORST = {
+    "exp": ("0x1.9E9CBBFD6080Bp-31", "-0x1.ED318EFB627EAp-27"),
+    "exp2": ("0x1.E4596526BF94Dp-10",),
+    "log2": ("0x1.61555F75885B4p+128",),
+    "sin": ("0x1.E0000000001C2p-20", "0x1.598BAE9E632F6p-7"),
+    "cos": ("0x1.8000000000009p-23",),
+    "tan": ("0x1.DFFFFFFFFFF1Fp-22", "0x1.67FFFFFFFA114p-18"),
+    "arcsin": ("0x1.C373FF4AAD79Bp-14", "0x1.E9950730C4696p-2"),
+    "arccos": ("0x1.53EA6C7255E88p-4", "0x1.FD737BE914578p-11"),
+    "sinh": ("0x1.DFFFFFFFFFE3Ep-20",),
+}
+HARD = {
+    name: (
+        *map(float.fromhex, WORST.get(name, ())),
+        *(TRIGONOMETRIC if name in ("sin", "cos", "tan") else RANGES[name].points),
+        5e-324, 2.2250738585072014e-308, 1.7976931348623157e308,
+    )
+    for name in RANGES
+}  # fmt: skip
+
+
 def random_bits(dtype: type, size: int, rng: np.random.Generator) -> Array:
     """Any number of a floating type, NaN and subnormal ones too."""
     width = np.dtype(dtype).itemsize * 8
@@ -136,11 +165,10 @@ def pairs(name: str, dtype: type, size: int, seed: int) -> tuple[Array, Array]:
     top = np.finfo(dtype).maxexp
     exponents = rng.integers(-top - 20, top - 1, count)
     near = np.clip(exponents + rng.integers(-60, 60, count), -top - 50, top - 1)
+    rest = size - 2 * count
     with np.errstate(all="ignore"):
         x, y = (np.ldexp(rng.uniform(-2, 2, count), e).astype(dtype) for e in (exponents, near))
-        more = _powers(dtype, size - 2 * count, rng) if name == "power" else _moderate(
-            dtype, size - 2 * count, rng
-        )
+        more = (_powers if name == "power" else _moderate)(dtype, rest, rng)
     return np.concatenate([bits[0], x, more[0]]), np.concatenate([bits[1], y, more[1]])
 
 

@@ -32,26 +32,59 @@ BINARY = ("arctan2", "hypot", "power")
 UNARY = ELEMENTARY + SPECIAL
 
 
-def scale(name: str, x: Array) -> Array | float:
-    """The size of the largest term that cancels, or zero."""
-    if name == "gammaln":
-        return np.where(x < 0, 1.0, 0.0)
-    if name == "digamma":
-        with np.errstate(divide="ignore", invalid="ignore"):
+def scale(name: str, x: Array, dtype: type) -> Array | float:
+    """The size of the largest term that cancels, or zero.
+
+    silu and gelu are x times a function that may be subnormal, with few digits left.
+    """
+    with np.errstate(all="ignore"):
+        if name == "gammaln":
+            return np.where(x < 0, 1.0, 0.0)
+        if name == "digamma":
             return np.where(x < 0, np.maximum(1.0, np.log(-x)), 0.0)
+        if name in ("silu", "gelu"):
+            return np.minimum(np.abs(x), 1e3) * float(np.finfo(dtype).tiny)
     return 0.0
 
 
 # ---- float64 values -----------------------------------------------------------------------------
 
+
+def _expit(x: Array) -> Array:
+    decay = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1, decay) / (1 + decay)
+
+
+def _log1p_decay(x: Array) -> Array:
+    return np.log1p(np.exp(-np.abs(x)))
+
+
+def _logit_narrow(x: Array) -> Array:
+    middle = np.abs(x - 0.5) <= 0.25
+    inner = 2 * np.arctanh(np.where(middle, 2 * x - 1, 0))
+    return np.where(middle, inner, np.log(x) - np.log1p(-x))
+
+
+def _gammaln(x: Array) -> Array:
+    return libm.plain("lgamma")(x)
+
+
 # fmt: off
 NARROW: dict[str, Callable[..., Array]] = {
     **{name: getattr(np, name) for name in ELEMENTARY + BINARY},
-    **{name: getattr(scipy_special, name) for name in SPECIAL[:10]},
-    "gammaln":  lambda x: libm.plain("lgamma")(x),  # scipy.special loses digits beside 1 and 2
-    "silu":     lambda x: np.maximum(x, -800) * scipy_special.expit(x),
-    "softplus": lambda x: -scipy_special.log_expit(-x),
-    "gelu":     lambda x: np.maximum(x, -40) * scipy_special.ndtr(x),
+    "erf":       scipy_special.erf,
+    "erfc":      scipy_special.erfc,
+    "gammaln":   _gammaln,  # scipy.special's loses digits beside 1 and 2
+    "digamma":   scipy_special.digamma,
+    "expit":     _expit,
+    "log_expit": lambda x: -(np.maximum(-x, 0) + _log1p_decay(x)),
+    "logit":     _logit_narrow,
+    "ndtr":      scipy_special.ndtr,
+    "log_ndtr":  scipy_special.log_ndtr,
+    "entr":      lambda x: np.where(x < 0, -np.inf, np.where(x == 0, 0, -x * np.log(x))),
+    "silu":      lambda x: np.maximum(x, -800) * _expit(x),
+    "softplus":  lambda x: np.maximum(x, 0) + _log1p_decay(x),
+    "gelu":      lambda x: np.maximum(x, -40) * scipy_special.ndtr(x),
 }
 # fmt: on
 
@@ -151,7 +184,7 @@ def _expit_long(x: Array) -> Array:
 
 
 def _log_expit(x: Array) -> Pair:
-    return split(np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x.astype(Long)))))
+    return split(-(np.maximum(-x, 0) + np.log1p(np.exp(-np.abs(x.astype(Long))))))
 
 
 def _softplus(x: Array) -> Pair:
@@ -207,9 +240,13 @@ def _silu(x: Array) -> Pair:
 
 
 def _libm(name: str, arity: int = 1) -> Callable[..., Pair]:
-    """glibc's long double function, by NumPy's name."""
+    """glibc's long double function by NumPy's name, compiled when it is first called."""
     symbol = {"power": "pow", "gammaln": "lgamma"}.get(name, name.replace("arc", "a"))
-    return lambda *x: libm.wide(symbol, arity)(*x)
+
+    def call(*arrays: Array) -> Pair:
+        return libm.wide(symbol, arity)(*arrays)
+
+    return call
 
 
 # fmt: off

@@ -66,7 +66,7 @@ EXACT: dict[str, Callable[..., Any]] = {
 
 def worst(got: tuple[Array, Array], name: str, *arrays: Array) -> tuple[float, list[float]]:
     """The largest relative error where the value is an ordinary float64 number."""
-    scale = np.broadcast_to(references.scale(name, arrays[0]), arrays[0].shape)
+    scale = np.broadcast_to(references.scale(name, arrays[0], np.float64), arrays[0].shape)
     largest, where = 0.0, [0.0]
     for k, numbers in enumerate(zip(*(a.tolist() for a in arrays), strict=True)):
         if not 1e-290 < abs(got[0][k]) < 1e300:
