@@ -91,10 +91,15 @@ def pair_div(e: Emitter, num: Pair, den: Pair) -> Pair:
 
 def pair_sqrt(e: Emitter, h: Val, lo: Val) -> Pair:
     """sqrt(h + lo) for h >= 0; a zero stays zero."""
+    s, correction = positive_root(e, h, lo)
+    return s, e.select(e.fcmp("ogt", s, like(e, s, 0.0)), correction, like(e, s, 0.0))
+
+
+def positive_root(e: Emitter, h: Val, lo: Val) -> Pair:
+    """sqrt(h + lo) for h > 0."""
     s = e.sqrt(h)
     rest = e.fadd(e.fma(e.fneg(s), s, h), lo)
-    correction = e.fmul(rest, e.fdiv(like(e, s, 0.5), s))
-    return s, e.select(e.fcmp("ogt", s, like(e, s, 0.0)), correction, like(e, s, 0.0))
+    return s, e.fmul(rest, e.fdiv(like(e, s, 0.5), s))
 
 
 def rough_root(e: Emitter, h: Val, lo: Val) -> Pair:
