@@ -184,10 +184,9 @@ def digamma(e: Emitter, x: Val) -> Val:
     size = e.select(usual, size, one)
     fed = e.select(negative, e.fadd(size, one), size)  # psi(1 - x) = psi(1 + |x|)
     value = _digamma_positive(e, fed)
-    mirrored = _digamma_mirrored(e, size, value)
+    value = e.select(negative, _digamma_mirrored(e, size, value), value)
     tiny = e.fcmp("olt", size, like(e, x, 2.0**-60))
-    mirrored = e.select(tiny, e.fdiv(e.fneg(one), x), mirrored)
-    value = e.select(negative, mirrored, value)
+    value = e.select(tiny, e.fdiv(e.fneg(one), x), value)
     value = e.select(usual, value, e.select(negative, like(e, x, NAN), x))
     return e.select(e.fcmp("oeq", x, zero), e.fneg(e.copysign(infinity, x)), value)
 
@@ -204,7 +203,7 @@ def _digamma_mirrored(e: Emitter, size: Val, value: Val) -> Val:
 
 
 def _digamma_positive(e: Emitter, x: Val) -> Val:
-    """digamma for 0 < x < inf."""
+    """digamma for 2**-60 < x < inf."""
     one, zero = like(e, x, 1.0), like(e, x, 0.0)
     start = e.fcmp("olt", x, one)
     shifted = e.select(start, e.fadd(x, one), x)
@@ -219,15 +218,16 @@ def _digamma_positive(e: Emitter, x: Val) -> Val:
     top = e.select(start, e.fneg(one), top)
     bottom = e.select(start, x, bottom)
     top, bottom = e.select(far, like(e, x, -0.5), top), e.select(far, x, bottom)
-    steps = e.fdiv(top, bottom)
+    inverse = e.fdiv(one, bottom)
+    steps = e.fmul(top, inverse)
+    lost = e.fmul(e.fma(e.fneg(steps), bottom, top), inverse)
     offset = e.fsub(e.fsub(t, like(e, x, ROOT[0])), like(e, x, ROOT[1]))
     near = e.fmul(offset, _digamma_slope(e, e.fsub(t, like(e, x, 2.0))))
-    inverse = e.fdiv(one, x)
     square = e.fmul(inverse, inverse)
     u, u_lo = _log_lo(e, e.select(far, x, one), zero)
     series = e.fma(e.fneg(square), poly(e, square, DIGAMMA_FAR), u_lo)
-    rest = e.select(far, series, zero)
-    return e.fadd(e.select(far, u, near), e.fadd(steps, rest))
+    total, more = two_sum(e, e.select(far, u, near), steps)
+    return e.fadd(total, e.fadd(e.fadd(more, lost), e.select(far, series, zero)))
 
 
 def _digamma_slope(e: Emitter, t: Val) -> Val:
