@@ -31,7 +31,7 @@ types: $(VENV)/.stamp  ## check types, strictly
 check:  ## everything CI runs: tests, lint, format, types
 	@.ci/run
 
-check-slow: $(VENV)/.stamp  ## run the slow tests: thousands of random programs
+check-slow: $(VENV)/.stamp  ## run the slow tests: random programs by the thousand, functions on all float32
 	$(BIN)/python -m pytest -q -m slow -n 2 $(ARGS)
 
 golden: $(VENV)/.stamp  ## rewrite the golden texts and the outputs in docs/; review the difference like code

@@ -45,7 +45,8 @@ def gelu(x: Any, approximate: bool = True) -> Any:
 
     Returns:
         An array of x's shape and floating dtype (float64 for integers); -0.0 at -inf. With
-        approximate=True the error in the far negative tail grows with the size of tanh's argument.
+        approximate=True the error in the far negative tail grows with the size of tanh's argument;
+        without, it is one of the distribution function times x where that is subnormal.
 
     Source: D. Hendrycks and K. Gimpel, arXiv:1606.08415.
 
@@ -69,7 +70,8 @@ def silu(x: Any) -> Any:
         x: Real array or number of any shape.
 
     Returns:
-        An array of x's shape and floating dtype (float64 for integers); -0.0 at -inf.
+        An array of x's shape and floating dtype (float64 for integers); -0.0 at -inf. Where the
+        logistic function is subnormal, the error is one of that times x.
 
     Source: S. Elfwing et al., arXiv:1702.03118.
 

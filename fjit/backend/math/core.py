@@ -23,6 +23,8 @@ ROUNDER = {32: 1.5 * 2.0**23, 64: 1.5 * 2.0**52}  # adding it rounds to an integ
 TINY_NORMAL = {32: 2.0**-126, 64: 2.0**-1022}
 LN2 = 0.6931471805599453
 SCALE_BITS = (128, 256, 512)  # the vectors that AVX-512 multiplies by powers of two
+# less the bits of x, they are those of 1/(2x) to one part in 20
+HALF_INVERSE_BITS = {32: 0x7E7127EA, 64: 0x7FCE623822FC16E6}
 ONE_BITS = {32: 127 << 23, 64: 1023 << 52}
 
 
@@ -38,7 +40,11 @@ def int_like(e: Emitter, x: Val, number: int) -> Val:
 
 def poly(e: Emitter, x: Val, coefficients: Sequence[float]) -> Val:
     """Evaluate a polynomial by Estrin's scheme, lowest coefficient first."""
-    terms = [like(e, x, c) for c in coefficients]
+    return estrin(e, x, [like(e, x, c) for c in coefficients])
+
+
+def estrin(e: Emitter, x: Val, terms: list[Val]) -> Val:
+    """Evaluate a polynomial whose coefficients may differ by lane, lowest first."""
     power = x
     while len(terms) > 1:
         pairs = [e.fma(hi, power, lo) for lo, hi in zip(terms[::2], terms[1::2], strict=False)]
@@ -86,10 +92,23 @@ def pair_div(e: Emitter, num: Pair, den: Pair) -> Pair:
 
 def pair_sqrt(e: Emitter, h: Val, lo: Val) -> Pair:
     """sqrt(h + lo) for h >= 0; a zero stays zero."""
+    s, correction = positive_root(e, h, lo)
+    return s, e.select(e.fcmp("ogt", s, like(e, s, 0.0)), correction, like(e, s, 0.0))
+
+
+def positive_root(e: Emitter, h: Val, lo: Val) -> Pair:
+    """sqrt(h + lo) for h > 0."""
     s = e.sqrt(h)
     rest = e.fadd(e.fma(e.fneg(s), s, h), lo)
-    correction = e.fmul(rest, e.fdiv(like(e, s, 0.5), s))
-    return s, e.select(e.fcmp("ogt", s, like(e, s, 0.0)), correction, like(e, s, 0.0))
+    return s, e.fmul(rest, e.fdiv(like(e, s, 0.5), s))
+
+
+def rough_root(e: Emitter, h: Val, lo: Val) -> Pair:
+    """sqrt(h + lo) for h >= 0, its low part to one part in 20, from the bits of the high part."""
+    s = e.sqrt(h)
+    rest = e.fadd(e.fma(e.fneg(s), s, h), lo)
+    inverse = from_bits(e, e.sub(int_like(e, s, HALF_INVERSE_BITS[s.ty.bits]), bits_of(e, s)))
+    return s, e.fmul(rest, inverse)
 
 
 def bits_of(e: Emitter, x: Val) -> Val:

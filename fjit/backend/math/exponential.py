@@ -110,9 +110,11 @@ def exp2(e: Emitter, x: Val) -> Val:
     x = clamp(e, x, *EXP2_RANGE[bits])
     word, n = round_scaled(e, x, 1.0)
     r = e.fsub(x, n)
-    p, p_lo = fast_two_sum(e, like(e, x, 1.0), e.fmul(r, like(e, x, LN2)))
-    s = e.fma(e.fmul(r, r), poly(e, r, EXP2[bits]), p_lo)
-    return scale(e, e.fadd(p, s), word, n)
+    one, ln2 = like(e, x, 1.0), like(e, x, LN2)
+    head = e.fma(r, ln2, one)
+    rest = e.fma(r, ln2, e.fsub(one, head))  # what rounding the head lost
+    s = e.fma(e.fmul(r, r), poly(e, r, EXP2[bits]), rest)
+    return scale(e, e.fadd(head, s), word, n)
 
 
 def exp2_mid(e: Emitter, x: Val) -> Val:

@@ -5,28 +5,38 @@ sinh and cosh take |x| = n ln 2 + r and use the addition theorem with S = sinh(r
     sinh(x)  ->  C * sinh(n ln 2) + S * cosh(n ln 2), where 2**n and 2**-n are exact
 
 so that one pair of polynomials serves all sizes without cancellation. tanh is E / (E + 2) with
-E = exp(2|x|) - 1 in two parts; the inverses are logarithms of an argument in two parts. Errors are
-below 1 unit in the last place.
+E = exp(2|x|) - 1 in two parts; asinh and acosh are logarithms of an argument in two parts, and
+
+    atanh(x)  ->  (n ln 2 + log(a / b)) / 2 with a = 1 + |x|, b = 2**n (1 - |x|) of about one size
+    log(a / b)  ->  2 atanh((a - b)/(a + b))
+
+Errors are below 0.9 units in the last place.
 """
 
 from fjit.backend.emitter import Emitter, Val
 from fjit.backend.math.core import (
     INF,
     LN2,
+    MANTISSA,
     NAN,
+    ONE_BITS,
+    ROUNDER,
     Pair,
+    bits_of,
     clamp,
     fast_two_sum,
+    from_bits,
+    int_like,
     keep_tiny,
     like,
-    pair_div,
-    pair_sqrt,
     poly,
+    positive_root,
     power_of_two,
+    rough_root,
     two_prod,
     two_sum,
 )
-from fjit.backend.math.exponential import half_expm1, reduce_exp
+from fjit.backend.math.exponential import LN2_HI, LN2_LO, half_expm1, reduce_exp
 from fjit.backend.math.logarithm import NATURAL, log_pair
 
 # fmt: off
@@ -42,12 +52,18 @@ COSH = {
     64: (0.5, 0.04166666666666671, 0.001388888888886294, 2.480158736524094e-05,
          2.755724029091904e-07, 2.09248957756634e-09),
 }
+# (2 atanh(f/2) - f) / f^3 in f^2 on |f| <= 0.403
+ATANH = {
+    32: (0.08333333, 0.012500283, 0.0022269425, 0.00047132684),
+    64: (0.08333333333333323, 0.012500000000019702, 0.0022321428558075163, 0.00043402782150455077,
+         8.877761831484799e-05, 1.878835555594621e-05, 4.018706073532149e-06,
+         1.0587340479495357e-06),
+}
 # fmt: on
 TOP = {32: 89.5, 64: 710.5}  # beyond the overflow of sinh, before that of 2**(n - 2)
 TANH_TOP = {32: 20.0, 64: 44.0}
 HUGE = 2.0**28  # from here on 1 is lost beside x^2
 TINY = {32: 2.0**-12, 64: 2.0**-27}  # below, asinh(x) is x
-CUBIC = {32: 2.0**-7, 64: 2.0**-14}  # below, atanh(x) is x + x^3/3
 
 
 def _half_hyperbolic(e: Emitter, x: Val) -> tuple[Val, Val, Val, Pair, Pair]:
@@ -102,19 +118,26 @@ def tanh(e: Emitter, x: Val) -> Val:
     return keep_tiny(e, x, e.copysign(e.fma(rest, inverse, q), x), 2.0**-28)
 
 
-def _log_of(e: Emitter, v: Pair, more: Val | None = None) -> Val:
-    """log of a pair that is no subnormal, plus `more`."""
-    u, lo = log_pair(e, v[0], v[1], NATURAL[v[0].ty.bits], subnormal=False)
-    return e.fadd(u, lo if more is None else e.fadd(lo, more))
+def _log_ratio(e: Emitter, n: Val, num: Pair, half: Pair) -> Val:
+    """n ln 2 + 2 atanh(num / (2 half)), for a quotient that is small or n = 0."""
+    bits, (hi, lo) = num[0].ty.bits, half
+    inverse = e.fdiv(like(e, hi, 1.0), hi)
+    f = e.fmul(num[0], inverse)
+    rest = e.fadd(e.fma(e.fneg(f), hi, num[0]), e.fma(e.fneg(f), lo, num[1]))
+    z = e.fmul(f, f)
+    f_lo = e.fma(e.fmul(z, f), poly(e, z, ATANH[bits]), e.fmul(rest, inverse))
+    u, u_lo = fast_two_sum(e, e.fmul(n, like(e, f, LN2_HI[bits])), f)
+    return e.fadd(u, e.fadd(u_lo, e.fma(n, like(e, f, LN2_LO[bits]), f_lo)))
 
 
-def _log_sum(e: Emitter, a: Val, h: Val, h_lo: Val, x: Val, huge: Val) -> Val:
-    """log(a + sqrt(h + h_lo)) for sqrt(h) >= a, or log(2 x) where x is huge."""
+def _log_sum(e: Emitter, a: Pair, b: Pair, x: Val, huge: Val) -> Val:
+    """log(a + b) for a >= b, or log(2 x) where x is huge."""
     zero = like(e, x, 0.0)
-    root, root_lo = pair_sqrt(e, h, h_lo)
-    v, v_lo = two_sum(e, a, root)
-    v, v_lo = e.select(huge, x, v), e.select(huge, zero, e.fadd(v_lo, root_lo))
-    return _log_of(e, (v, v_lo), e.select(huge, like(e, x, LN2), zero))
+    v, v_lo = fast_two_sum(e, a[0], b[0])
+    v_lo = e.fadd(v_lo, e.fadd(a[1], b[1]))
+    v, v_lo = e.select(huge, x, v), e.select(huge, zero, v_lo)
+    u, lo = log_pair(e, v, v_lo, NATURAL[x.ty.bits], subnormal=False)
+    return e.fadd(u, e.fadd(lo, e.select(huge, like(e, x, LN2), zero)))
 
 
 def asinh(e: Emitter, x: Val) -> Val:
@@ -124,7 +147,7 @@ def asinh(e: Emitter, x: Val) -> Val:
     fed = e.select(huge, one, size)
     h = e.fma(fed, fed, one)
     h_lo = e.fma(fed, fed, e.fsub(one, h))  # the difference is exact where that counts
-    result = _log_sum(e, fed, h, h_lo, size, huge)
+    result = _log_sum(e, positive_root(e, h, h_lo), (fed, like(e, x, 0.0)), size, huge)
     result = keep_tiny(e, size, result, TINY[x.ty.bits])
     return e.copysign(e.select(e.fcmp("olt", size, like(e, x, INF)), result, size), x)
 
@@ -137,18 +160,34 @@ def acosh(e: Emitter, x: Val) -> Val:
     double = e.fadd(d, d)
     h = e.fma(d, d, double)
     h_lo = e.fma(d, d, e.fsub(double, h))
-    result = _log_sum(e, fed, h, h_lo, x, huge)
+    root = rough_root(e, h, h_lo)
+    result = _log_sum(e, (fed, like(e, x, 0.0)), root, x, huge)
     result = e.select(e.fcmp("olt", x, like(e, x, INF)), result, x)
     return e.select(e.fcmp("olt", x, like(e, x, 1.0)), like(e, x, NAN), result)
 
 
 def atanh(e: Emitter, x: Val) -> Val:
-    """Inverse hyperbolic tangent: log((1 + |x|) / (1 - |x|)) / 2 with the sign of x."""
-    size, one = e.fabs(x), like(e, x, 1.0)
-    v = pair_div(e, fast_two_sum(e, one, size), fast_two_sum(e, one, e.fneg(size)))
-    result = e.fmul(_log_of(e, v), like(e, x, 0.5))
-    cubic = e.fma(e.fmul(size, e.fmul(size, size)), like(e, x, 1.0 / 3.0), size)
-    result = e.select(e.fcmp("olt", size, like(e, x, CUBIC[x.ty.bits])), cubic, result)
+    """Inverse hyperbolic tangent: log((1 + |x|) / (1 - |x|)) / 2 with the sign of x.
+
+    2**n is so chosen that (1 + |x|) / (1 - |x|) / 2**n is close to 1.
+    """
+    bits, size, one = x.ty.bits, e.fabs(x), like(e, x, 1.0)
+    top, top_lo = fast_two_sum(e, one, size)
+    low, low_lo = fast_two_sum(e, one, e.fneg(size))
+    gap = e.sub(bits_of(e, top), bits_of(e, low))
+    gap = e.add(gap, int_like(e, x, 1 << (MANTISSA[bits] - 1)))
+    field = e.and_(gap, int_like(e, x, -1 << MANTISSA[bits]))
+    rounder = like(e, x, ROUNDER[bits])
+    count = e.add(e.lshr(gap, int_like(e, x, MANTISSA[bits])), bits_of(e, rounder))
+    n = e.fsub(from_bits(e, count), rounder)
+    power = from_bits(e, e.add(field, int_like(e, x, ONE_BITS[bits])))
+    low, low_lo = e.fmul(low, power), e.fmul(low_lo, power)
+    num = e.fsub(top, low), e.fsub(top_lo, low_lo)
+    half_top = e.fmul(top, like(e, x, 0.5))
+    half = e.fma(low, like(e, x, 0.5), half_top)
+    half_lo = e.fma(low, like(e, x, 0.5), e.fsub(half_top, half))
+    half_lo = e.fma(e.fadd(top_lo, low_lo), like(e, x, 0.5), half_lo)
+    result = e.fmul(_log_ratio(e, n, num, (half, half_lo)), like(e, x, 0.5))
     result = e.select(e.fcmp("oeq", size, one), like(e, x, INF), result)
     result = e.select(e.fcmp("ogt", size, one), like(e, x, NAN), result)
     return e.copysign(result, x)
