@@ -241,6 +241,14 @@ class _Phase(Frame):
             value = self._reversed(value) if back else value
         self.values[stmt.out] = self._from_memory(value, stmt)
 
+    def _on_prefetch(self, stmt: n.Prefetch) -> None:
+        em = self.em
+        if self.mask is not None:
+            return
+        pointer = em.gep(self.pointer(stmt.buffer), self.linear(stmt.at, stmt.dtype.itemsize)[0])
+        flags = [em.const(Ty("i", 32), k) for k in (0, 3, 1)]  # to read, into all caches, data
+        em.call("llvm.prefetch.p0", None, pointer, *flags)
+
     def _pointers(self, pointer: Val, offsets: Val) -> Val:
         ty = PTR.with_lanes(self.lanes)
         text = f"getelementptr i8, ptr {pointer.ref}, {offsets.ty} {offsets.ref}"

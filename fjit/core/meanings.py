@@ -125,8 +125,19 @@ def start_value(op: str, dtype: np.dtype) -> object:
     return info.min if lowest else info.max
 
 
+def deviations(a: Array, axes: tuple[int, ...]) -> Array:
+    """Sum of the squared deviations from the mean, as np.var forms it."""
+    apart = a - np.mean(a, axis=axes, keepdims=True)
+    return np.add.reduce(apart * apart, axis=axes)
+
+
+_IN_TWO_WALKS = {"deviations": deviations}
+
+
 def reduce(a: Array, *, op: str, axes: tuple[int, ...], checked: bool = True) -> Array:
     """See rules.reduce."""
+    if op in _IN_TWO_WALKS:
+        return _IN_TWO_WALKS[op](a, axes)
     if not checked:
         start = start_value(op, a.dtype)
         return _REDUCERS[op].reduce(a, axis=axes, dtype=a.dtype, initial=start)

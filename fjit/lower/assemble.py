@@ -9,23 +9,23 @@ reduction's terms is that of lower/order.py.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Final
 
-from fjit.core import primitives as p
-from fjit.core.ir import Eqn, Program, Sym, Var, literal
+from fjit.core import dtypes
+from fjit.core.ir import Program, Sym, Var
 from fjit.lower import order
-from fjit.lower.build import EMPTY_REDUCTION, EMPTY_SEARCH, I64, Memory, Writer
+from fjit.lower.blocks import Blocks, length_of
+from fjit.lower.build import Memory, Writer
+from fjit.lower.checks import check_count, counted
 from fjit.lower.collapse import collapsed, substitute, substitute_guard
-from fjit.lower.columns import Columns, Partials
+from fjit.lower.columns import LENGTHS, Columns, Extended, Partials
+from fjit.lower.keeping import keep_block, keep_row
 from fjit.lower.nest import (
     Advance,
     Append,
-    Checked,
     Close,
     Count,
     Linear,
-    Load,
     Loop,
     Merge,
     Nest,
@@ -37,12 +37,13 @@ from fjit.lower.nest import (
 )
 from fjit.lower.segments import cuts
 from fjit.lower.tiles import MOST_TILED, TILE_COLUMNS, TILE_ROWS, crosses
-from fjit.optimize import cost, demand
+from fjit.optimize import chunks, demand
 from fjit.optimize import index as ix
-from fjit.optimize.drafts import Root, root_reads
-from fjit.optimize.index import Axis, Holds, Indices
-from fjit.optimize.schedule import MAX_ROW_BUFFER, Placed, Schedule
+from fjit.optimize.drafts import root_reads
+from fjit.optimize.index import Axis, Holds
+from fjit.optimize.schedule import Placed, Schedule
 
+F64: Final = dtypes.F64
 GRAIN: Final = 1 << 15
 """Elements that a worker takes at a time."""
 
@@ -62,8 +63,7 @@ class Assembler:
         self.memory = memory
         self.outputs = outputs
         plan = collapsed(env, plan, memory, outputs)
-        self.checks: dict[Var, int] = {}
-        self.plan = self._counted(plan)
+        self.plan, self.checks = counted(plan)
         self.writer = Writer(env, memory, program.inputs)
         self.out = {
             var: self.writer.buffer("out", var.aval.dtype, k)
@@ -77,26 +77,9 @@ class Assembler:
         self.chunk_axis: Axis | None = None
         self.chunk_count, self.chunk_length = 1, 0
         self._choose_chunks()
+        self.blocks = Blocks(self.writer)
         self.columns = Columns(self.writer, inner)
         self.partials = Partials(self.writer, inner, self.plan.rows, self.chunk_count)
-
-    def _counted(self, plan: Schedule) -> Schedule:
-        """Add a count to each extremum over a filtered axis: of nothing it is an error."""
-        added: list[Placed] = []
-        for q in plan.placed:
-            eqn = q.root.eqn
-            if eqn is None or q.cls not in order.ENDS or eqn.get("checked") is False:
-                continue
-            dynamic = bool(q.guard) or any(a.sym is not None for a in q.reduced)
-            if not dynamic or order.op_of(eqn) in ("sum", "prod", "and", "or"):
-                continue
-            one = literal(1, I64)
-            var = Var(replace(q.root.var.aval, dtype=I64))
-            count = Eqn(p.reduce, (one,), (("axes", eqn.param("axes")), ("op", "sum")), (var,))
-            search = order.op_of(eqn).startswith("arg")
-            self.checks[var] = EMPTY_SEARCH if search else EMPTY_REDUCTION
-            added.append(q._replace(root=Root(var, count)))
-        return plan._replace(placed=(*plan.placed, *added)) if added else plan
 
     # ---- shape of the nest ----------------------------------------------------------------
     @property
@@ -112,14 +95,13 @@ class Assembler:
         if plan.outer:
             if not any(q.cls in ("outer", "whole") for q in plan.placed):
                 return
-            total = math.prod(a.extent for a in (*plan.outer, self.inner))
-            axis, multiple, most = plan.outer[0], order.GROUP, order.COLUMN_CHUNKS
+            axis = plan.outer[0]
+            self.chunk_count, self.chunk_length = chunks.of_columns(plan.outer, self.inner)
         elif self.reductions or rows < 64:
-            total, axis, multiple = self.inner.extent, self.inner, order.BLOCK
-            most = order.MAX_CHUNKS
+            axis = self.inner
+            self.chunk_count, self.chunk_length = chunks.of_row(self.inner)
         else:
             return
-        self.chunk_count, self.chunk_length = order.chunks(total, axis.extent, multiple, most)
         if self.chunk_count > 1:
             self.chunk_axis = axis
 
@@ -232,6 +214,8 @@ class Assembler:
             self._end(q, accs[q.root.var])
         for q in outer:
             self._end_columns(q)
+        if self.chunk_axis is not None and any(order.in_two_walks(q) for q in outer):
+            self.partials.store(LENGTHS, (F64,), (columns.lengths.read(),), columns=False)
         if filters:
             self._count(filters, begin=False)
         if self.chunk_axis is None or not self.reductions:
@@ -258,15 +242,15 @@ class Assembler:
         loops = [self._loop(a, "sequential") for a in plan.outer[:-1]]
         for loop in loops:
             writer.open(loop, (loop.axis,))
-        groups = self._groups(last)
+        groups = self._groups(last, "group", chunks.GROUP)
         writer.open(groups, (groups.axis,))
         cell = None if last.sym is None else writer.cell(last.sym)
         extent = writer.extent_slot(("extent", last), last.extent)
         rows = Loop(f"i{last.number}", extent, "sequential", cell=cell)
-        self._part(rows, "group", order.GROUP)
+        self._part(rows, "group", chunks.GROUP)
         if interchange:
-            columns.walk_group(here, rows, self.acc + 1)
-            self.acc += len(here)
+            columns.walk_group(here, rows, last, self.acc + 1)
+            self.acc += len(here) + sum(map(order.in_two_walks, here))
         else:
             columns.begin([q for q in outer if order.grouped(q)], group=True)
             writer.open(rows, (rows.axis,))
@@ -278,13 +262,12 @@ class Assembler:
         for loop in reversed(loops):
             writer.close(loop)
 
-    def _groups(self, axis: Axis) -> Loop:
-        """The loop over groups of rows of an outer axis, or of one chunk of it."""
-        count = -(-axis.extent // order.GROUP)
-        slot = self.writer.extent_slot(("groups", axis), count)
-        loop = Loop("group", slot, "sequential")
+    def _groups(self, axis: Axis, name: str, size: int) -> Loop:
+        """The loop over groups of rows of an outer axis, or blocks of the inner one, or a chunk."""
+        slot = self.writer.extent_slot((name, axis), -(-axis.extent // size))
+        loop = Loop(name, slot, "sequential")
         if axis == self.chunk_axis:
-            self._part(loop, "chunk", self.chunk_length // order.GROUP)
+            self._part(loop, "chunk", self.chunk_length // size)
         return loop
 
     def _stage(self, stage: int, accs: dict[Var, int]) -> None:
@@ -310,6 +293,9 @@ class Assembler:
     def _vector_loops(self, here: list[Placed], accs: dict[Var, int], stage: int) -> None:
         """The loop over I, in parts where conditions along it change."""
         plan, axis = self.plan, self.inner
+        if any(order.in_two_walks(q) and q.cls != "outer" for q in here):
+            self._block_loops(here, accs, stage)
+            return
         parts = [(0, axis.extent)]
         if plan.stages == 1 and self.chunk_axis != axis:
             parts = cuts(self.env, here, axis)
@@ -325,6 +311,40 @@ class Assembler:
                 for q in here
             ]
             self._vector_loop(moved, accs, stage, part)
+
+    def _block_loops(self, here: list[Placed], accs: dict[Var, int], stage: int) -> None:
+        """The loop over blocks of I, each walked a second time by the reductions that need it."""
+        writer, axis, blocks = self.writer, self.inner, self.blocks
+        twice = [q for q in here if order.in_two_walks(q) and q.cls != "outer"]
+        loop = self._groups(axis, "block", order.WALKED_TWICE)
+        writer.open(loop, (loop.axis,))
+        sums = {q.root.var: self._number() for q in twice}
+        for q in twice:
+            blocks.open_sum(q, sums[q.root.var])
+        first = self._walk_block(axis)
+        self._body(here, accs | sums, stage)
+        for q in twice:
+            keep_block(writer, self.env, axis, q)
+        first.unroll = self._unroll(first, here)
+        writer.close(first)
+        count = length_of(writer, axis, "block", order.WALKED_TWICE)
+        walked = [blocks.between_walks(q, sums[q.root.var], self._number(), count) for q in twice]
+        second = self._walk_block(axis)
+        blocks.second_walk(walked)
+        second.unroll = self._unroll(second, here)
+        writer.close(second)
+        for walk in walked:
+            blocks.after_walks(walk, count)
+        writer.close(loop)
+
+    def _walk_block(self, axis: Axis) -> Loop:
+        """Open a loop over the elements of a block."""
+        extent = self.writer.extent_slot(("extent", axis), axis.extent)
+        loop = Loop(f"i{axis.number}", extent, "vector", block=order.BLOCK)
+        self._part(loop, "block", order.WALKED_TWICE)
+        self.writer.open(loop, (loop.axis,))
+        self.writer.vector_axis = axis
+        return loop
 
     def _vector_loop(
         self, here: list[Placed], accs: dict[Var, int], stage: int, axis: Axis
@@ -370,7 +390,7 @@ class Assembler:
                 self.columns.update(q, value, guard, self.plan.axes)
             else:
                 writer.place(self._update(q, accs[q.root.var], value, guard), writer.depth)
-        self._buffer_row(here, stage)
+        keep_row(writer, self.env, self.plan, here, stage)
 
     def _update(self, q: Placed, acc: int, value: Value, guard: Value | None) -> Update:
         """Fold an element in; for argmax and argmin with its position among the reduced ones."""
@@ -431,11 +451,18 @@ class Assembler:
         self.writer.place(Count(0, self.writer.cell(sym), begin), self.writer.depth)
 
     # ---- accumulators in registers --------------------------------------------------------
+    def _number(self) -> int:
+        """The next accumulator's number."""
+        self.acc += 1
+        return self.acc
+
     def _open(self, q: Placed) -> int:
         eqn = q.root.eqn
         assert eqn is not None
-        self.acc += 1
-        opened = Open(self.acc, order.op_of(eqn), eqn.inputs[0].aval.dtype)
+        if order.in_two_walks(q):
+            self.blocks.begin(q)
+            return 0
+        opened = Open(self._number(), order.op_of(eqn), eqn.inputs[0].aval.dtype)
         self.writer.place(opened, self.writer.depth)
         return self.acc
 
@@ -443,10 +470,15 @@ class Assembler:
         """Close an accumulator: the result at this level, or a partial result of the chunk."""
         writer, eqn, var = self.writer, q.root.eqn, q.root.var
         assert eqn is not None
+        twice = order.in_two_walks(q)
         if self.chunk_axis is None or (q.cls == "inner" and self.chunk_axis != self.inner):
-            out = writer.fresh(writer.depth)
-            writer.place(Close((out,), acc, var.aval.dtype), writer.depth)
+            out = self.blocks.result(q) if twice else writer.fresh(writer.depth)
+            if not twice:
+                writer.place(Close((out,), acc, var.aval.dtype), writer.depth)
             self._finished(q, out)
+            return
+        if twice:
+            self.partials.store(var, self.blocks.words(q), self.blocks.read(q), columns=False)
             return
         words = order.partial_dtypes(order.op_of(eqn), eqn.inputs[0].aval.dtype)
         outs = tuple(writer.fresh(writer.depth) for _ in words)
@@ -457,12 +489,7 @@ class Assembler:
         """Let readers find a reduction's result; a count of 0 is an error."""
         writer = self.writer
         if q.root.var in self.checks:
-            one = writer.constant(1, I64)
-            more = writer.let("sub", (out, one), (I64, I64), I64)
-            extent = writer.extent_slot("any count", (1 << 63) - 1)
-            code = self.checks[q.root.var]
-            checked = Checked(writer.fresh(writer.depth), more, extent, None, code)
-            writer.place(checked, writer.depth)
+            check_count(writer, out, self.checks[q.root.var])
             return
         writer.remember((q.root.var, order.kept_indices(q), None), out)
 
@@ -495,10 +522,15 @@ class Assembler:
         for q in ends:
             self._merge(q, accs[q.root.var])
         if outer:
+            extended = None
+            if LENGTHS in self.partials.known:
+                extended = columns.extended(*self.partials.load(LENGTHS, (F64,), columns=False))
             loop = columns.open()
             for q in outer:
-                self._merge_columns(q)
+                self._merge_columns(q, extended)
             writer.close(loop)
+            if extended is not None:
+                columns.lengths.write(extended.both)
         writer.close(chunk)
         self.chunk_axis = None
         for q in ends:
@@ -516,20 +548,28 @@ class Assembler:
     def _merge(self, q: Placed, acc: int) -> None:
         eqn = q.root.eqn
         assert eqn is not None
+        if order.in_two_walks(q):
+            words = self.blocks.words(q)
+            self.blocks.merge(q, self.partials.load(q.root.var, words, columns=False))
+            return
         words = order.partial_dtypes(order.op_of(eqn), eqn.inputs[0].aval.dtype)
         parts = self.partials.load(q.root.var, words, columns=False)
         self.writer.place(Merge(acc, parts), self.writer.depth)
 
-    def _merge_columns(self, q: Placed) -> None:
+    def _merge_columns(self, q: Placed, extended: Extended | None) -> None:
         eqn = q.root.eqn
         assert eqn is not None
         words = order.column_dtypes(q)
         parts = self.partials.load(q.root.var, words, columns=True)
+        if order.in_two_walks(q):
+            assert extended is not None
+            self.columns.merge(q, parts, extended)
+            return
         old = self.columns.read(q)
         merged = self.columns.combine(order.op_of(eqn), words[0], old, parts, unsorted=True)
         self.columns.write(q, merged)
 
-    # ---- scans and row buffers ------------------------------------------------------------
+    # ---- scans ----------------------------------------------------------------------------
     def _scan(self, q: Placed, accs: dict[Var, int]) -> None:
         writer, eqn, var = self.writer, q.root.eqn, q.root.var
         assert eqn is not None
@@ -543,43 +583,6 @@ class Assembler:
             out = writer.fresh(writer.depth)
             writer.place(Scan(out, accs[var], value), writer.depth)
         writer.remember((var, q.at, None), out)
-
-    def _buffer_row(self, here: list[Placed], stage: int) -> None:
-        """Keep values of heavy operations that later stages compute again in a row buffer."""
-        plan, writer = self.plan, self.writer
-        if stage + 1 >= plan.stages or (plan.outer and plan.cascade == "block"):
-            return
-        later = [q for q in plan.placed if q.stage > stage and q.level == "inner"]
-        roots = [r for q in later for r in root_reads(q.root, q.at, q.guard)]
-        leaves, again = demand.walk(self.env, roots, unguarded=True)
-        read = {leaf.var for leaf in leaves}
-        for q in here:
-            if q.cls == "scan" and q.root.var in read:
-                self._keep(q.root.var, q.at, writer.memo[(q.root.var, q.at, None)])
-        for var, eqn in self.env.items():
-            if not cost.is_heavy(eqn):
-                continue
-            for at in again.get(var, ()):
-                known = writer.memo.get((var, at, None))
-                held = (var, at) in writer.held
-                if known is None or held or writer.depths[known] < writer.depth:
-                    continue
-                if self.inner.extent * var.aval.dtype.itemsize <= MAX_ROW_BUFFER:
-                    self._keep(var, at, known)
-
-    def _keep(self, var: Var, at: Indices, value: Value) -> None:
-        writer, place = self.writer, self.columns.at()
-        dtype = var.aval.dtype
-        nbytes = order.aligned(max(self.inner.extent, 1) * dtype.itemsize)
-        buffer = writer.buffer("private", dtype, nbytes=nbytes)
-        writer.store(buffer, place, value, dtype)
-
-        def load() -> Value:
-            out = writer.fresh(writer.depth)
-            writer.place(Load(out, buffer, place, dtype), writer.depth)
-            return out
-
-        writer.held[(var, at)] = load
 
 
 def _packed_axis(var: Var) -> int:

@@ -12,27 +12,45 @@ Takes placed reductions over outer axes, writes their part of the nest. Floating
 from __future__ import annotations
 
 import math
-from typing import Final
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from fjit.core import dtypes
-from fjit.core.ir import Var
+from fjit.core.ir import Aval, Var
 from fjit.core.meanings import start_value
+from fjit.core.rules import PIVOTS
 from fjit.lower import order
+from fjit.lower.blocks import Lengths, dtype_of, length_of
 from fjit.lower.build import Writer
+from fjit.lower.merging import Merging
 from fjit.lower.nest import UNIT, Close, Let, Linear, Load, Loop, Open, Slot, Stmt, Update, Value
+from fjit.optimize import chunks
 from fjit.optimize.cost import FLOPS
 from fjit.optimize.index import Axis
 from fjit.optimize.schedule import Placed
 
-BOOL, I64 = dtypes.BOOL, dtypes.I64
+BOOL, I64, F64 = dtypes.BOOL, dtypes.I64, dtypes.F64
 SMALL: Final = 8
 """Most operations of a body of which two vectors go side by side."""
 MAX_SIZE: Final = 24
 """Most operations of a body that is repeated for each row of a group: one elementary function."""
 LONG: Final = frozenset({"sin", "cos", "tan"})
 """Functions whose code is too long to repeat."""
+
+
+LENGTHS: Final = Var(Aval((), F64))
+"""Stands for the chunks' numbers of rows among their partial results."""
+
+
+class Extended(NamedTuple):
+    """The rows merged next: their number, that of all so far, and what merging takes of it."""
+
+    number: Value
+    both: Value
+    share: Value
+    weight: Value
 
 
 class Columns:
@@ -42,6 +60,15 @@ class Columns:
         self.writer = writer
         self.inner = inner
         self.arrays: dict[tuple[Var, bool], list[int]] = {}
+        self.merging = Merging(writer)
+        self.known_lengths: Lengths | None = None
+
+    @property
+    def lengths(self) -> Lengths:
+        """The number of rows so far."""
+        if self.known_lengths is None:
+            self.known_lengths = Lengths(self.writer)
+        return self.known_lengths
 
     # ---- memory ---------------------------------------------------------------------------
     def at(self) -> Linear:
@@ -85,6 +112,8 @@ class Columns:
             return
         for q in placed:
             self.buffers(q, group)
+        if any(order.in_two_walks(q) for q in placed):
+            self.lengths.begin()
         loop = self.open()
         for q in placed:
             for buffer, word, start in zip(
@@ -100,6 +129,8 @@ class Columns:
         word = self.words(q, group)[0]
         if q.cls == "scan" and op == "sum" and word.kind == "f":
             return (-0.0, -1)
+        if order.in_two_walks(q):
+            return (0.0,) * len(self.words(q))
         return (start_value(op, word), -1)
 
     def read(self, q: Placed, group: bool = False) -> tuple[Value, ...]:
@@ -225,19 +256,24 @@ class Columns:
             for q in placed
         )  # fmt: skip
 
-    def walk_group(self, placed: list[Placed], rows: Loop, first_acc: int) -> None:
+    def walk_group(self, placed: list[Placed], rows: Loop, axis: Axis, first_acc: int) -> None:
         """A loop over columns; in it the rows of a group, summed in registers, then folded."""
         writer = self.writer
+        twice = [q for q in placed if order.in_two_walks(q)]
+        extended = None
+        if twice:
+            extended = self.extended(length_of(writer, axis, "group", chunks.GROUP))
         loop = self.open()
         accs = {}
         for number, q in enumerate(placed, first_acc):
             assert q.root.eqn is not None
             accs[q.root.var] = number
-            dtype = q.root.eqn.inputs[0].aval.dtype
-            opened = Open(number, order.op_of(q.root.eqn), dtype, lanewise=True)
+            dtype, op = dtype_of(q), order.op_of(q.root.eqn)
+            opened = Open(number, PIVOTS.get(op, op), dtype, lanewise=True)
             writer.place(opened, writer.depth)
-            if not order.grouped(q):
+            if not (order.grouped(q) or q in twice):
                 writer.place(Update(number, self.read(q)[0]), writer.depth)
+        again = replace(rows, body=[])
         writer.open(rows, (rows.axis,))
         for q in placed:
             guard = writer.guard(q.guard)
@@ -246,15 +282,60 @@ class Columns:
         loop.unroll, rows.unroll = _unrolled(rows.body)
         writer.close(rows)
         for q in placed:
-            assert q.root.eqn is not None
-            out = writer.fresh(writer.depth)
-            dtype = q.root.eqn.inputs[0].aval.dtype
-            writer.place(Close((out,), accs[q.root.var], dtype), writer.depth)
-            if order.grouped(q):
-                self.fold(q, out)
-            else:
-                self.write(q, (out,))
+            if q not in twice:
+                self._end_group(q, accs[q.root.var])
+        if extended is not None:
+            again.unroll = rows.unroll
+            self._walk_again(twice, again, accs, extended)
         writer.close(loop)
+        if extended is not None:
+            self.lengths.write(extended.both)
+
+    def _end_group(self, q: Placed, acc: int) -> None:
+        """Fold what a group's rows come to."""
+        out = self.writer.fresh(self.writer.depth)
+        self.writer.place(Close((out,), acc, dtype_of(q)), self.writer.depth)
+        if order.grouped(q):
+            self.fold(q, out)
+        else:
+            self.write(q, (out,))
+
+    # ---- groups walked twice ----------------------------------------------------------------
+    def extended(self, count: Value) -> Extended:
+        """The rows so far with `count` more."""
+        return Extended(count, *self.merging.share(self.lengths.read(), count))
+
+    def _walk_again(
+        self, twice: list[Placed], rows: Loop, accs: dict[Var, int], extended: Extended
+    ) -> None:
+        """The second walk over a group's rows, about the first one's result; merges the group."""
+        writer, walked = self.writer, []
+        for number, q in enumerate(twice, max(accs.values()) + 1):
+            dtype = dtype_of(q)
+            total = self._wide(q, accs[q.root.var])
+            walked.append(self.merging.pivot(total, extended.number, dtype))
+            accs[q.root.var] = number
+            writer.place(Open(number, "sum", dtype, lanewise=True), writer.depth)
+        writer.open(rows, (rows.axis,))
+        for q, (pivot, _) in zip(twice, walked, strict=True):
+            value = writer.value(q.root.operand, q.at)
+            term = self.merging.term(value, pivot, dtype_of(q))
+            writer.place(Update(accs[q.root.var], term), writer.depth)
+        writer.close(rows)
+        for q, (_, wide) in zip(twice, walked, strict=True):
+            self.merge(q, (wide, self._wide(q, accs[q.root.var])), extended)
+
+    def _wide(self, q: Placed, acc: int) -> Value:
+        """A group's sum in float64."""
+        writer, dtype = self.writer, dtype_of(q)
+        out = writer.fresh(writer.depth)
+        writer.place(Close((out,), acc, dtype), writer.depth)
+        return out if dtype == F64 else writer.let("convert", (out,), (dtype,), F64)
+
+    def merge(self, q: Placed, new: tuple[Value, ...], extended: Extended) -> None:
+        """Merge the words of the rows that follow."""
+        merged = self.merging.merge(self.read(q), new, extended.share, extended.weight)
+        self.write(q, merged)
 
     # ---- results --------------------------------------------------------------------------
     def result(self, q: Placed) -> Value:
@@ -264,6 +345,8 @@ class Columns:
         values = self.read(q)
         if order.op_of(eqn).startswith("arg"):
             return values[1]
+        if order.in_two_walks(q):
+            return self.merging.finish(values, dtype_of(q))
         word, dtype = self.words(q)[0], q.root.var.aval.dtype
         if word == dtype:
             return values[0]
@@ -281,7 +364,7 @@ def _unrolled(body: list[Stmt]) -> tuple[int, int]:
     size = len(body) + sum(FLOPS.get(op, 1) - 1 for op in ops)
     if size > MAX_SIZE or not LONG.isdisjoint(ops):
         return 1, 1
-    return (2 if size <= SMALL else 1), order.GROUP
+    return (2 if size <= SMALL else 1), chunks.GROUP
 
 
 class Partials:

@@ -170,6 +170,18 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
+class Prefetch:
+    """Ask for a cache line of a buffer that is loaded soon; beyond the buffer's end of nothing."""
+
+    buffer: int
+    at: Linear
+    dtype: np.dtype
+
+    def __str__(self) -> str:
+        return f"prefetch b{self.buffer}[{self.at}] {dtypes.name(self.dtype)}"
+
+
+@dataclass(frozen=True, slots=True)
 class Store:
     """Write an element of a buffer where the guard holds."""
 
@@ -334,8 +346,8 @@ class Loop:
 
 
 Stmt = (
-    Const | Let | Position | Split | Within | Checked | Scalar | Load | Store | Open | Update
-    | Merge | Close | Scan | Append | Advance | Count | Loop
+    Const | Let | Position | Split | Within | Checked | Scalar | Load | Prefetch | Store | Open
+    | Update | Merge | Close | Scan | Append | Advance | Count | Loop
 )  # fmt: skip
 
 

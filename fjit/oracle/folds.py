@@ -47,7 +47,8 @@ def fold_slack(
     fold = _fold_of(primitive, values[0], params)
     if values[0].dtype.kind != "f":
         return None if slacks[0] is None else fold.combine(np.maximum, slacks[0])
-    rules = {"sum": _sum, "prod": _prod, "max": _extremum, "min": _extremum}
+    rules = {"sum": _sum, "prod": _prod, "max": _extremum, "min": _extremum,
+             "deviations": _deviations}  # fmt: skip
     return rules[params["op"]](fold, values[0], slacks[0], result)
 
 
@@ -92,6 +93,16 @@ def _sum(fold: _Fold, value: Array, slack: Array | None, result: Array) -> Array
     out = np.where(np.isinf(carried), np.inf, rounding + carried)
     out = np.where(_any(fold, ~is_finite) & ~np.isinf(carried), 0.0, out)
     return np.where(total > info.max / 4, np.inf, out).astype(np.float64)
+
+
+def _deviations(fold: _Fold, value: Array, slack: Array | None, result: Array) -> Array:
+    """Both means err by n eps mean|x| at most, and so does every deviation from them."""
+    eps, terms = float(np.finfo(value.dtype).eps), fold.terms
+    size = np.abs(value).astype(np.longdouble)
+    error = eps * fold.combine(np.add, size) + fold.combine(np.maximum, _zeros(value, slack))
+    root = np.sqrt(np.abs(result).astype(np.longdouble) * terms)
+    out = 2 * eps * terms * np.abs(result) + 2 * root * error + 2 * terms * error**2
+    return np.where(np.isfinite(out), out, np.inf).astype(np.float64)
 
 
 def _prod(fold: _Fold, value: Array, slack: Array | None, result: Array) -> Array | None:
