@@ -12,7 +12,7 @@ from fjit.core import dtypes
 from fjit.core.ir import Aval, Extent, Program, Shape, Sym
 from fjit.errors import FjitTypeError, FjitValueError, ShapeError
 
-PIVOTS = {"deviations": "sum"}
+PIVOTS = {"deviations": "sum", "expsum": "max", "logexpsum": "max"}
 """Reductions that walk each block twice, by the reduction that gives what the second is about."""
 REDUCE_OPS = ("sum", "prod", "max", "min", "and", "or", *PIVOTS)
 ORDERED_OPS = ("sum", "prod", *PIVOTS)
@@ -198,8 +198,9 @@ def reduced_shape(a: Aval, axes: tuple[int, ...]) -> tuple[Extent, ...]:
 def reduce(a: Aval, *, op: str, axes: tuple[int, ...], checked: bool = True) -> Aval:
     """Reduction over `axes`; floating sums use the fixed tree of docs/numerics.md.
 
-    `deviations` is the sum of the squared deviations from the mean. Unchecked, the extremum of
-    nothing is the operation's identity instead of an error.
+    `deviations` is the sum of the squared deviations from the mean, `expsum` that of exp(a - max),
+    and `logexpsum` its logarithm, where a maximum that is not finite is not subtracted. Unchecked,
+    the extremum of nothing is the operation's identity instead of an error.
     """
     if op not in REDUCE_OPS or (op in ("and", "or") and a.dtype != dtypes.BOOL):
         raise _refuse(f"reduce[{op}] of {a}")

@@ -12,19 +12,18 @@ import math
 from typing import Final
 
 from fjit.core import dtypes
-from fjit.core.ir import Program, Sym, Var
+from fjit.core.ir import Program, Var
+from fjit.core.rules import PIVOTS
 from fjit.lower import order
-from fjit.lower.blocks import Blocks, length_of
+from fjit.lower.blocks import Blocks, length_of, op_of
 from fjit.lower.build import Memory, Writer
 from fjit.lower.checks import check_count, counted
 from fjit.lower.collapse import collapsed, substitute, substitute_guard
-from fjit.lower.columns import LENGTHS, Columns, Extended, Partials
+from fjit.lower.columns import LENGTHS, Columns, Partials
 from fjit.lower.keeping import keep_block, keep_row
+from fjit.lower.merging import Lengths
 from fjit.lower.nest import (
-    Advance,
-    Append,
     Close,
-    Count,
     Linear,
     Loop,
     Merge,
@@ -35,12 +34,13 @@ from fjit.lower.nest import (
     Update,
     Value,
 )
+from fjit.lower.packing import Packing
 from fjit.lower.segments import cuts
 from fjit.lower.tiles import MOST_TILED, TILE_COLUMNS, TILE_ROWS, crosses
 from fjit.optimize import chunks, demand
 from fjit.optimize import index as ix
 from fjit.optimize.drafts import root_reads
-from fjit.optimize.index import Axis, Holds
+from fjit.optimize.index import Axis
 from fjit.optimize.schedule import Placed, Schedule
 
 F64: Final = dtypes.F64
@@ -79,6 +79,7 @@ class Assembler:
         self._choose_chunks()
         self.blocks = Blocks(self.writer)
         self.columns = Columns(self.writer, inner)
+        self.packing = Packing(self.writer, inner, outputs, self.out)
         self.partials = Partials(self.writer, inner, self.plan.rows, self.chunk_count)
 
     # ---- shape of the nest ----------------------------------------------------------------
@@ -208,16 +209,16 @@ class Assembler:
         columns.begin(outer + [q for q in here if q.cls == "scan" and plan.outer])
         filters = [q for q in here if q.cls == "filter"]
         if filters:
-            self._count(filters, begin=True)
+            self.packing.count(filters, begin=True)
         self._walk(stages, accs, outer, [q for q in here if q.level == "inner"])
         for q in whole:
             self._end(q, accs[q.root.var])
         for q in outer:
             self._end_columns(q)
         if self.chunk_axis is not None and any(order.in_two_walks(q) for q in outer):
-            self.partials.store(LENGTHS, (F64,), (columns.lengths.read(),), columns=False)
+            self.partials.store(LENGTHS, (F64,), (columns.rows.read(),), columns=False)
         if filters:
-            self._count(filters, begin=False)
+            self.packing.count(filters, begin=False)
         if self.chunk_axis is None or not self.reductions:
             self._stores(here, "block")
             self._store_columns([q for q in here if q.level == "column"])
@@ -250,7 +251,8 @@ class Assembler:
         self._part(rows, "group", chunks.GROUP)
         if interchange:
             columns.walk_group(here, rows, last, self.acc + 1)
-            self.acc += len(here) + sum(map(order.in_two_walks, here))
+            self.acc += len(here)
+            self.acc += sum(columns.merging(q).terms for q in here if order.in_two_walks(q))
         else:
             columns.begin([q for q in outer if order.grouped(q)], group=True)
             writer.open(rows, (rows.axis,))
@@ -272,7 +274,7 @@ class Assembler:
 
     def _stage(self, stage: int, accs: dict[Var, int]) -> None:
         """One loop over I: update accumulators, store results, then finish the row."""
-        plan, writer = self.plan, self.writer
+        plan = self.plan
         here = [q for q in plan.placed if q.stage == stage and q.level == "inner"]
         inner = [q for q in here if q.cls == "inner"]
         accs = accs | {q.root.var: self._open(q) for q in inner}
@@ -281,10 +283,7 @@ class Assembler:
                 accs[q.root.var] = self._open(q)
         if here:
             self._vector_loops(here, accs, stage)
-        if any(q.cls == "filter" and _rows_kept(q, self.inner) for q in here):
-            guard = writer.guard(here[0].guard)
-            assert guard is not None
-            writer.place(Advance(0, guard), writer.depth)
+        self.packing.end_row(here)
         for q in inner:
             self._end(q, accs[q.root.var])
         if not (self.chunk_axis == self.inner and self.reductions):
@@ -318,23 +317,26 @@ class Assembler:
         twice = [q for q in here if order.in_two_walks(q) and q.cls != "outer"]
         loop = self._groups(axis, "block", order.WALKED_TWICE)
         writer.open(loop, (loop.axis,))
-        sums = {q.root.var: self._number() for q in twice}
+        firsts = {q.root.var: self._number() for q in twice}
         for q in twice:
-            blocks.open_sum(q, sums[q.root.var])
+            blocks.open(q, firsts[q.root.var], PIVOTS[op_of(q)])
         first = self._walk_block(axis)
-        self._body(here, accs | sums, stage)
+        self._body(here, accs | firsts, stage)
         for q in twice:
             keep_block(writer, self.env, axis, q)
         first.unroll = self._unroll(first, here)
         writer.close(first)
-        count = length_of(writer, axis, "block", order.WALKED_TWICE)
-        walked = [blocks.between_walks(q, sums[q.root.var], self._number(), count) for q in twice]
+        number = length_of(writer, axis, "block", order.WALKED_TWICE)
+        walked = []
+        for q in twice:
+            seconds = tuple(self._number() for _ in range(blocks.merging(q).terms))
+            walked.append(blocks.between_walks(q, firsts[q.root.var], seconds, number))
         second = self._walk_block(axis)
         blocks.second_walk(walked)
         second.unroll = self._unroll(second, here)
         writer.close(second)
         for walk in walked:
-            blocks.after_walks(walk, count)
+            blocks.after_walks(walk, number)
         writer.close(loop)
 
     def _walk_block(self, axis: Axis) -> Loop:
@@ -385,7 +387,7 @@ class Assembler:
             if q.cls == "store":
                 self._store(q, value)
             elif q.cls == "filter":
-                self._append(q, value, guard)
+                self.packing.append(q, value, guard, is_last=q is here[-1])
             elif q.cls == "outer":
                 self.columns.update(q, value, guard, self.plan.axes)
             else:
@@ -425,30 +427,6 @@ class Assembler:
         loop = self.columns.open()
         self._stores(placed, "column")
         self.writer.close(loop)
-
-    # ---- filters --------------------------------------------------------------------------
-    def _append(self, q: Placed, value: Value, guard: Value | None) -> None:
-        writer, var = self.writer, q.root.var
-        assert guard is not None
-        dtype = var.aval.dtype
-        if not _rows_kept(q, self.inner):
-            writer.place(Append(self.out[var], 0, value, dtype, guard), writer.depth)
-            if q is [f for f in self.plan.placed if f.cls == "filter"][-1]:
-                writer.place(Advance(0, guard), writer.depth)
-            return
-        strides = self.outputs[var].strides
-        packed = _packed_axis(var)
-        at = (*q.at[:packed], ix.ZERO, *q.at[packed + 1 :])
-        rest = writer.address(at, strides, dtype.itemsize, ("store", var))
-        row = writer.extent_slot(("row", var), strides[packed])
-        address = Linear(rest.offset, (("c0", row), *rest.terms))
-        writer.store(self.out[var], address, value, dtype, guard)
-
-    def _count(self, filters: list[Placed], begin: bool) -> None:
-        var = filters[0].root.var
-        sym = var.aval.shape[_packed_axis(var)]
-        assert isinstance(sym, Sym)
-        self.writer.place(Count(0, self.writer.cell(sym), begin), self.writer.depth)
 
     # ---- accumulators in registers --------------------------------------------------------
     def _number(self) -> int:
@@ -522,15 +500,15 @@ class Assembler:
         for q in ends:
             self._merge(q, accs[q.root.var])
         if outer:
-            extended = None
+            lengths = None
             if LENGTHS in self.partials.known:
-                extended = columns.extended(*self.partials.load(LENGTHS, (F64,), columns=False))
+                lengths = columns.lengths(*self.partials.load(LENGTHS, (F64,), columns=False))
             loop = columns.open()
             for q in outer:
-                self._merge_columns(q, extended)
+                self._merge_columns(q, lengths)
             writer.close(loop)
-            if extended is not None:
-                columns.lengths.write(extended.both)
+            if lengths is not None:
+                columns.rows.write(lengths.both)
         writer.close(chunk)
         self.chunk_axis = None
         for q in ends:
@@ -556,14 +534,14 @@ class Assembler:
         parts = self.partials.load(q.root.var, words, columns=False)
         self.writer.place(Merge(acc, parts), self.writer.depth)
 
-    def _merge_columns(self, q: Placed, extended: Extended | None) -> None:
+    def _merge_columns(self, q: Placed, lengths: Lengths | None) -> None:
         eqn = q.root.eqn
         assert eqn is not None
         words = order.column_dtypes(q)
         parts = self.partials.load(q.root.var, words, columns=True)
         if order.in_two_walks(q):
-            assert extended is not None
-            self.columns.merge(q, parts, extended)
+            assert lengths is not None
+            self.columns.merge(q, parts, lengths)
             return
         old = self.columns.read(q)
         merged = self.columns.combine(order.op_of(eqn), words[0], old, parts, unsorted=True)
@@ -583,14 +561,3 @@ class Assembler:
             out = writer.fresh(writer.depth)
             writer.place(Scan(out, accs[var], value), writer.depth)
         writer.remember((var, q.at, None), out)
-
-
-def _packed_axis(var: Var) -> int:
-    """The axis of a filter's result whose extent the filter decides."""
-    return next(k for k, e in enumerate(var.aval.shape) if isinstance(e, Sym))
-
-
-def _rows_kept(q: Placed, inner: Axis) -> bool:
-    """Whether a filter keeps whole rows: its mask does not vary along the innermost axis."""
-    holds = [c for c in q.guard if isinstance(c, Holds)]
-    return not any(inner in ix.axes_of(c.at) for c in holds)

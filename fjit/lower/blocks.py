@@ -1,4 +1,4 @@
-"""Reductions that walk each block of a row twice while it is in the first cache.
+"""Reductions that walk each block of a row twice while it is in cache.
 
 Takes placed reductions along the vector axis, writes their part of the nest: a loop over blocks
 around two loops over the block's elements, and the merging of blocks, whose state is in memory.
@@ -18,9 +18,10 @@ import numpy as np
 
 from fjit.core import dtypes
 from fjit.core.ir import Var
+from fjit.core.rules import PIVOTS
 from fjit.lower import merging, order
 from fjit.lower.build import Writer
-from fjit.lower.merging import Merging
+from fjit.lower.merging import Merging, lengths_of, merging_of
 from fjit.lower.nest import UNIT, Close, Linear, Load, Open, Position, Prefetch, Update, Value
 from fjit.optimize.index import Axis
 from fjit.optimize.schedule import Placed
@@ -30,10 +31,10 @@ NOWHERE = Linear(None)
 
 
 class Walked(NamedTuple):
-    """A reduction between its block's two walks: its second accumulator, its block's mean."""
+    """A reduction between its block's walks: the second one's accumulators, and its pivot."""
 
     placed: Placed
-    acc: int
+    accs: tuple[int, ...]
     pivot: Value
     wide: Value
 
@@ -44,26 +45,28 @@ def dtype_of(q: Placed) -> np.dtype:
     return q.root.eqn.inputs[0].aval.dtype
 
 
-class Lengths:
-    """The number of elements or rows merged so far, one cell of the worker's memory."""
+def op_of(q: Placed) -> str:
+    """The operation of a placed reduction."""
+    assert q.root.eqn is not None
+    return order.op_of(q.root.eqn)
+
+
+class Cell:
+    """The number of elements or rows merged so far, in the worker's memory."""
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
-        self.cell = writer.buffer("private", F64, nbytes=order.aligned(F64.itemsize))
-
-    def begin(self) -> None:
-        """Nothing yet."""
-        self.write(self.writer.constant(0.0, F64))
+        self.buffer = writer.buffer("private", F64, nbytes=order.aligned(F64.itemsize))
 
     def read(self) -> Value:
-        """The number so far."""
+        """What it holds."""
         out = self.writer.fresh(self.writer.depth)
-        self.writer.place(Load(out, self.cell, NOWHERE, F64), self.writer.depth)
+        self.writer.place(Load(out, self.buffer, NOWHERE, F64), self.writer.depth)
         return out
 
     def write(self, value: Value) -> None:
         """Replace it."""
-        self.writer.store(self.cell, NOWHERE, value, F64)
+        self.writer.store(self.buffer, NOWHERE, value, F64)
 
 
 def length_of(writer: Writer, axis: Axis, counter: str, step: int) -> Value:
@@ -84,68 +87,65 @@ class Blocks:
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
-        self.merging = Merging(writer)
-        self.known: dict[Var, tuple[Lengths, list[int]]] = {}
+        self.cells: dict[Var, list[Cell]] = {}
 
     # ---- state ------------------------------------------------------------------------------
+    def merging(self, q: Placed) -> Merging:
+        """The arithmetic of a reduction."""
+        return merging_of(self.writer, op_of(q), dtype_of(q))
+
     def words(self, q: Placed) -> tuple[np.dtype, ...]:
         """Dtypes of a stretch's words: its length, then those of `merging.words`."""
-        return (F64, *merging.words(order.op_of(q.root.eqn), dtype_of(q)))  # type: ignore[arg-type]
+        return (F64, *merging.words(op_of(q), dtype_of(q)))
 
     def begin(self, q: Placed) -> None:
         """An empty stretch."""
-        if q.root.var not in self.known:
-            words = self.words(q)[1:]
-            size = order.aligned(F64.itemsize)
-            cells = [self.writer.buffer("private", w, nbytes=size) for w in words]
-            self.known[q.root.var] = Lengths(self.writer), cells
-        lengths, cells = self.known[q.root.var]
-        lengths.begin()
-        for cell in cells:
-            self.writer.store(cell, NOWHERE, self.writer.constant(0.0, F64), F64)
+        starts = (0.0, *self.merging(q).starts)
+        if q.root.var not in self.cells:
+            self.cells[q.root.var] = [Cell(self.writer) for _ in starts]
+        for cell, start in zip(self.cells[q.root.var], starts, strict=True):
+            cell.write(self.writer.constant(start, F64))
 
     def read(self, q: Placed) -> tuple[Value, ...]:
         """The words of the stretch so far."""
-        writer = self.writer
-        lengths, cells = self.known[q.root.var]
-        values = [lengths.read()]
-        for cell in cells:
-            out = writer.fresh(writer.depth)
-            writer.place(Load(out, cell, NOWHERE, F64), writer.depth)
-            values.append(out)
-        return tuple(values)
+        return tuple(cell.read() for cell in self.cells[q.root.var])
 
     def merge(self, q: Placed, new: tuple[Value, ...]) -> None:
         """Merge the words of the stretch that follows."""
         before, *old = self.read(q)
-        both, share, weight = self.merging.share(before, new[0])
-        merged = self.merging.merge(tuple(old), new[1:], share, weight)
-        lengths, cells = self.known[q.root.var]
-        lengths.write(both)
-        for cell, value in zip(cells, merged, strict=True):
-            self.writer.store(cell, NOWHERE, value, F64)
+        lengths = lengths_of(self.writer, before, new[0])
+        merged = self.merging(q).merge(tuple(old), new[1:], lengths)
+        for cell, value in zip(self.cells[q.root.var], (lengths.both, *merged), strict=True):
+            cell.write(value)
 
     def result(self, q: Placed) -> Value:
         """The finished value."""
-        return self.merging.finish(self.read(q)[1:], dtype_of(q))
+        return self.merging(q).finish(self.read(q)[1:])
 
     # ---- one block --------------------------------------------------------------------------
-    def open_sum(self, q: Placed, acc: int) -> None:
-        """Start a sum over the block."""
-        self.writer.place(Open(acc, "sum", dtype_of(q)), self.writer.depth)
+    def open(self, q: Placed, acc: int, op: str) -> None:
+        """Start a reduction over the block."""
+        self.writer.place(Open(acc, op, dtype_of(q)), self.writer.depth)
 
-    def _close(self, q: Placed, acc: int) -> Value:
+    def _sum(self, q: Placed, acc: int) -> Value:
         """A block's sum in float64."""
         writer, dtype = self.writer, dtype_of(q)
         out = writer.fresh(writer.depth)
         writer.place(Close((out,), acc, F64, partial=dtype != F64), writer.depth)
         return out
 
-    def between_walks(self, q: Placed, first: int, second: int, count: Value) -> Walked:
-        """The mean of the block, from the first walk's accumulator; starts the second's."""
-        pivot, wide = self.merging.pivot(self._close(q, first), count, dtype_of(q))
-        self.open_sum(q, second)
-        return Walked(q, second, pivot, wide)
+    def between_walks(self, q: Placed, acc: int, accs: tuple[int, ...], number: Value) -> Walked:
+        """What the second walk is about, from the first walk's accumulator; starts the second's."""
+        writer = self.writer
+        if PIVOTS[op_of(q)] == "sum":
+            first = self._sum(q, acc)
+        else:
+            first = writer.fresh(writer.depth)
+            writer.place(Close((first,), acc, dtype_of(q)), writer.depth)
+        pivot, wide = self.merging(q).pivot(first, number)
+        for second in accs:
+            self.open(q, second, "sum")
+        return Walked(q, accs, pivot, wide)
 
     def second_walk(self, walked: list[Walked]) -> None:
         """The body of the second walk."""
@@ -154,8 +154,9 @@ class Blocks:
         writer.prepare([(w.placed.root.operand, w.placed.at) for w in walked], kept)
         for w in walked:
             value = writer.value(w.placed.root.operand, w.placed.at)
-            term = self.merging.term(value, w.pivot, dtype_of(w.placed))
-            writer.place(Update(w.acc, term), writer.depth)
+            terms = self.merging(w.placed).term(value, w.pivot)
+            for acc, term in zip(w.accs, terms, strict=True):
+                writer.place(Update(acc, term), writer.depth)
         self._fetch_next()
 
     def _fetch_next(self) -> None:
@@ -174,8 +175,9 @@ class Blocks:
             at = load.at._replace(offset=slot)
             writer.place(Prefetch(load.buffer, at, load.dtype), writer.depth)
 
-    def after_walks(self, walked: Walked, count: Value) -> None:
+    def after_walks(self, walked: Walked, number: Value) -> None:
         """Merge the block."""
         q = walked.placed
         self.writer.held.pop((q.root.operand, q.at), None)  # type: ignore[arg-type]
-        self.merge(q, (count, walked.wide, self._close(q, walked.acc)))
+        sums = [self._sum(q, acc) for acc in walked.accs]
+        self.merge(q, (number, walked.wide, *sums))

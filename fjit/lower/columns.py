@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -22,9 +22,9 @@ from fjit.core.ir import Aval, Var
 from fjit.core.meanings import start_value
 from fjit.core.rules import PIVOTS
 from fjit.lower import order
-from fjit.lower.blocks import Lengths, dtype_of, length_of
+from fjit.lower.blocks import Cell, Walked, dtype_of, length_of, op_of
 from fjit.lower.build import Writer
-from fjit.lower.merging import Merging
+from fjit.lower.merging import Lengths, Merging, lengths_of, merging_of
 from fjit.lower.nest import UNIT, Close, Let, Linear, Load, Loop, Open, Slot, Stmt, Update, Value
 from fjit.optimize import chunks
 from fjit.optimize.cost import FLOPS
@@ -44,15 +44,6 @@ LENGTHS: Final = Var(Aval((), F64))
 """Stands for the chunks' numbers of rows among their partial results."""
 
 
-class Extended(NamedTuple):
-    """The rows merged next: their number, that of all so far, and what merging takes of it."""
-
-    number: Value
-    both: Value
-    share: Value
-    weight: Value
-
-
 class Columns:
     """Running values per column of one kernel phase."""
 
@@ -60,15 +51,7 @@ class Columns:
         self.writer = writer
         self.inner = inner
         self.arrays: dict[tuple[Var, bool], list[int]] = {}
-        self.merging = Merging(writer)
-        self.known_lengths: Lengths | None = None
-
-    @property
-    def lengths(self) -> Lengths:
-        """The number of rows so far."""
-        if self.known_lengths is None:
-            self.known_lengths = Lengths(self.writer)
-        return self.known_lengths
+        self.known_rows: Cell | None = None
 
     # ---- memory ---------------------------------------------------------------------------
     def at(self) -> Linear:
@@ -113,7 +96,7 @@ class Columns:
         for q in placed:
             self.buffers(q, group)
         if any(order.in_two_walks(q) for q in placed):
-            self.lengths.begin()
+            self.rows.write(self.writer.constant(0.0, F64))
         loop = self.open()
         for q in placed:
             for buffer, word, start in zip(
@@ -130,7 +113,7 @@ class Columns:
         if q.cls == "scan" and op == "sum" and word.kind == "f":
             return (-0.0, -1)
         if order.in_two_walks(q):
-            return (0.0,) * len(self.words(q))
+            return self.merging(q).starts
         return (start_value(op, word), -1)
 
     def read(self, q: Placed, group: bool = False) -> tuple[Value, ...]:
@@ -260,9 +243,9 @@ class Columns:
         """A loop over columns; in it the rows of a group, summed in registers, then folded."""
         writer = self.writer
         twice = [q for q in placed if order.in_two_walks(q)]
-        extended = None
+        lengths = None
         if twice:
-            extended = self.extended(length_of(writer, axis, "group", chunks.GROUP))
+            lengths = self.lengths(length_of(writer, axis, "group", chunks.GROUP))
         loop = self.open()
         accs = {}
         for number, q in enumerate(placed, first_acc):
@@ -284,12 +267,12 @@ class Columns:
         for q in placed:
             if q not in twice:
                 self._end_group(q, accs[q.root.var])
-        if extended is not None:
+        if lengths is not None:
             again.unroll = rows.unroll
-            self._walk_again(twice, again, accs, extended)
+            self._walk_again(twice, again, accs, lengths)
         writer.close(loop)
-        if extended is not None:
-            self.lengths.write(extended.both)
+        if lengths is not None:
+            self.rows.write(lengths.both)
 
     def _end_group(self, q: Placed, acc: int) -> None:
         """Fold what a group's rows come to."""
@@ -301,41 +284,58 @@ class Columns:
             self.write(q, (out,))
 
     # ---- groups walked twice ----------------------------------------------------------------
-    def extended(self, count: Value) -> Extended:
-        """The rows so far with `count` more."""
-        return Extended(count, *self.merging.share(self.lengths.read(), count))
+    @property
+    def rows(self) -> Cell:
+        """The number of rows so far."""
+        if self.known_rows is None:
+            self.known_rows = Cell(self.writer)
+        return self.known_rows
+
+    def lengths(self, number: Value) -> Lengths:
+        """The rows so far with `number` more."""
+        return lengths_of(self.writer, self.rows.read(), number)
+
+    def merging(self, q: Placed) -> Merging:
+        """The arithmetic of a reduction in two walks."""
+        return merging_of(self.writer, op_of(q), dtype_of(q))
 
     def _walk_again(
-        self, twice: list[Placed], rows: Loop, accs: dict[Var, int], extended: Extended
+        self, twice: list[Placed], rows: Loop, accs: dict[Var, int], lengths: Lengths
     ) -> None:
         """The second walk over a group's rows, about the first one's result; merges the group."""
         writer, walked = self.writer, []
-        for number, q in enumerate(twice, max(accs.values()) + 1):
-            dtype = dtype_of(q)
-            total = self._wide(q, accs[q.root.var])
-            walked.append(self.merging.pivot(total, extended.number, dtype))
-            accs[q.root.var] = number
-            writer.place(Open(number, "sum", dtype, lanewise=True), writer.depth)
+        number = max(accs.values()) + 1
+        for q in twice:
+            merging = self.merging(q)
+            first = self._closed(q, accs[q.root.var], wide=PIVOTS[op_of(q)] == "sum")
+            pivot, wide = merging.pivot(first, lengths.number)
+            seconds = tuple(range(number, number + merging.terms))
+            number += merging.terms
+            for acc in seconds:
+                writer.place(Open(acc, "sum", dtype_of(q), lanewise=True), writer.depth)
+            walked.append(Walked(q, seconds, pivot, wide))
         writer.open(rows, (rows.axis,))
-        for q, (pivot, _) in zip(twice, walked, strict=True):
+        for q, seconds, pivot, _ in walked:
             value = writer.value(q.root.operand, q.at)
-            term = self.merging.term(value, pivot, dtype_of(q))
-            writer.place(Update(accs[q.root.var], term), writer.depth)
+            for acc, term in zip(seconds, self.merging(q).term(value, pivot), strict=True):
+                writer.place(Update(acc, term), writer.depth)
         writer.close(rows)
-        for q, (_, wide) in zip(twice, walked, strict=True):
-            self.merge(q, (wide, self._wide(q, accs[q.root.var])), extended)
+        for q, seconds, _, wide in walked:
+            sums = [self._closed(q, acc, wide=True) for acc in seconds]
+            self.merge(q, (wide, *sums), lengths)
 
-    def _wide(self, q: Placed, acc: int) -> Value:
-        """A group's sum in float64."""
+    def _closed(self, q: Placed, acc: int, *, wide: bool) -> Value:
+        """What a group comes to in the operand's dtype, or in float64."""
         writer, dtype = self.writer, dtype_of(q)
         out = writer.fresh(writer.depth)
         writer.place(Close((out,), acc, dtype), writer.depth)
-        return out if dtype == F64 else writer.let("convert", (out,), (dtype,), F64)
+        if not wide or dtype == F64:
+            return out
+        return writer.let("convert", (out,), (dtype,), F64)
 
-    def merge(self, q: Placed, new: tuple[Value, ...], extended: Extended) -> None:
+    def merge(self, q: Placed, new: tuple[Value, ...], lengths: Lengths) -> None:
         """Merge the words of the rows that follow."""
-        merged = self.merging.merge(self.read(q), new, extended.share, extended.weight)
-        self.write(q, merged)
+        self.write(q, self.merging(q).merge(self.read(q), new, lengths))
 
     # ---- results --------------------------------------------------------------------------
     def result(self, q: Placed) -> Value:
@@ -346,7 +346,7 @@ class Columns:
         if order.op_of(eqn).startswith("arg"):
             return values[1]
         if order.in_two_walks(q):
-            return self.merging.finish(values, dtype_of(q))
+            return self.merging(q).finish(values)
         word, dtype = self.words(q)[0], q.root.var.aval.dtype
         if word == dtype:
             return values[0]

@@ -192,10 +192,10 @@ def test_the_mean_beside_a_variance_is_the_mean_alone(axis):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("axis", [None, 0, 1, (0, 1), (0, 2), (1, 2), -1])
+@pytest.mark.parametrize("axis", [None, 0, 1, (0, 2), -1])
 def test_every_axis_and_layout(dtype, axis):
     x = normal((6, 90, 130), dtype)
-    for y in (x, np.asfortranarray(x), x.transpose(2, 0, 1), x[::-1, ::2, ::-1], x[:, 3:, 1:]):
+    for y in (x, x.transpose(2, 0, 1), x[::-1, ::2, ::-1]):
         check(lambda y: (y.var(axis=axis), y.std(axis=axis, ddof=2, keepdims=True)), y)
 
 

@@ -178,11 +178,12 @@ def reduce_ufunc(
 # ---- reductions in two walks --------------------------------------------------------------------
 
 
-def in_blocks(x: Tracer, axis: Any, dtype: Any) -> bool:
+def in_blocks(x: Tracer, axis: Any, dtype: Any, *, only_rows: bool = False) -> bool:
     """Whether a mean and what is about it are formed block by block, not one after the other.
 
     So they are where what the first of two walks reads, before the second begins, is longer than
-    ROW_BYTES: a row, or where columns are reduced, all rows of them.
+    ROW_BYTES: a row, or where columns are reduced and not `only_rows` are asked for, all rows of
+    them.
     """
     dtype = np.dtype(dtype)
     if dtype not in (dtypes.F32, dtypes.F64) or np.result_type(x.dtype, dtype) != dtype:
@@ -193,6 +194,8 @@ def in_blocks(x: Tracer, axis: Any, dtype: Any) -> bool:
         return False
     order = iteration_order(shape, x.element_strides)
     first = min(order.index(k) for k in axes)
+    if only_rows and order[-1] not in axes:
+        return False
     between = math.prod(e for k in order[first:] if isinstance(e := shape[k], int))
     return bool(between * dtype.itemsize > ROW_BYTES)
 
