@@ -14,7 +14,7 @@ from typing import Final
 from fjit.core import dtypes
 from fjit.core.ir import Program, Var
 from fjit.core.rules import PIVOTS
-from fjit.lower import order
+from fjit.lower import order, quitting
 from fjit.lower.blocks import Blocks, length_of, op_of
 from fjit.lower.build import Memory, Writer
 from fjit.lower.checks import check_count, counted
@@ -36,6 +36,7 @@ from fjit.lower.nest import (
 )
 from fjit.lower.packing import Packing
 from fjit.lower.segments import cuts
+from fjit.lower.tasks import chunks_of
 from fjit.lower.tiles import MOST_TILED, TILE_COLUMNS, TILE_ROWS, crosses
 from fjit.optimize import chunks, demand
 from fjit.optimize import index as ix
@@ -43,7 +44,7 @@ from fjit.optimize.drafts import root_reads
 from fjit.optimize.index import Axis
 from fjit.optimize.schedule import Placed, Schedule
 
-F64: Final = dtypes.F64
+F64, I64 = dtypes.F64, dtypes.I64
 GRAIN: Final = 1 << 15
 """Elements that a worker takes at a time."""
 
@@ -74,9 +75,11 @@ class Assembler:
         inner = self.plan.inner
         assert inner is not None
         self.inner: Axis = inner
-        self.chunk_axis: Axis | None = None
-        self.chunk_count, self.chunk_length = 1, 0
-        self._choose_chunks()
+        self.quits = bool(self.plan.placed) and quitting.may_quit(self.plan)
+        self.flag: int | None = None
+        self.looking = False
+        cut = chunks_of(self.plan, inner, quits=self.quits)
+        self.chunk_axis, self.chunk_count, self.chunk_length = cut
         self.blocks = Blocks(self.writer)
         self.columns = Columns(self.writer, inner)
         self.packing = Packing(self.writer, inner, outputs, self.out)
@@ -88,28 +91,14 @@ class Assembler:
         """Placed reductions."""
         return [q for q in self.plan.placed if q.cls in order.ENDS]
 
-    def _choose_chunks(self) -> None:
-        plan = self.plan
-        if plan.cascade or any(q.cls in ("scan", "filter") for q in plan.placed):
-            return
-        rows = math.prod(a.extent for a in plan.rows)
-        if plan.outer:
-            if not any(q.cls in ("outer", "whole") for q in plan.placed):
-                return
-            axis = plan.outer[0]
-            self.chunk_count, self.chunk_length = chunks.of_columns(plan.outer, self.inner)
-        elif self.reductions or rows < 64:
-            axis = self.inner
-            self.chunk_count, self.chunk_length = chunks.of_row(self.inner)
-        else:
-            return
-        if self.chunk_count > 1:
-            self.chunk_axis = axis
-
     def build(self) -> Nest:
         """The nest of the kernel."""
         tiled = self.chunk_axis is None and crosses(self.env, self.plan, self.memory)
-        phases = [self._tiled_phase() if tiled else self._first_phase()]
+        phases = []
+        if self.quits and self.chunk_axis is not None:
+            self.flag = self.writer.buffer("shared", I64, nbytes=order.aligned(I64.itemsize))
+            phases.append(self._look())
+        phases.append(self._tiled_phase() if tiled else self._first_phase())
         if self.chunk_axis is not None and self.reductions:
             phases.append(self._second_phase())
         writer = self.writer
@@ -146,7 +135,12 @@ class Assembler:
         cell = None if axis.sym is None else writer.cell(axis.sym)
         extent = writer.extent_slot(("extent", axis), axis.extent)
         loop = Loop(f"i{axis.number}", extent, kind, cell=cell)
-        if axis == self.chunk_axis:
+        if axis == self.chunk_axis and self.looking:
+            rest = self.inner.extent if self.plan.outer else 1
+            first = max(1, quitting.FIRST // max(rest, 1))
+            loop.start, loop.stop = Linear(None), extent
+            loop.extent = writer.extent_slot(("first", axis), first)
+        elif axis == self.chunk_axis:
             self._part(loop, "chunk", self.chunk_length)
         return loop
 
@@ -201,7 +195,7 @@ class Assembler:
 
     def _block(self, stages: range) -> None:
         """Loops over S around the stages' loops over I, and what follows them."""
-        plan, writer, columns = self.plan, self.writer, self.columns
+        plan, columns = self.plan, self.columns
         here = [q for q in plan.placed if q.stage in stages]
         whole = [q for q in here if q.cls == "whole"]
         accs = {q.root.var: self._open(q) for q in whole}
@@ -222,7 +216,6 @@ class Assembler:
         if self.chunk_axis is None or not self.reductions:
             self._stores(here, "block")
             self._store_columns([q for q in here if q.level == "column"])
-        assert writer.depth >= 1
 
     def _walk(
         self, stages: range, accs: dict[Var, int], outer: list[Placed], here: list[Placed]
@@ -236,8 +229,7 @@ class Assembler:
                 writer.open(loop, (loop.axis,))
             for stage in stages:
                 self._stage(stage, accs)
-            for loop in reversed(loops):
-                writer.close(loop)
+            self._close_rows(loops)
             return
         last = plan.outer[-1]
         loops = [self._loop(a, "sequential") for a in plan.outer[:-1]]
@@ -261,8 +253,29 @@ class Assembler:
             writer.close(rows)
             columns.fold_groups(outer)
         writer.close(groups)
+        self._close_rows(loops)
+
+    def _close_rows(self, loops: list[Loop]) -> None:
+        """Close the loops over S, which end as early as those over I for any and all."""
         for loop in reversed(loops):
-            writer.close(loop)
+            if self.quits:
+                quitting.watch_rows(loop)
+            self.writer.close(loop)
+
+    def _look(self) -> Phase:
+        """One thread looks at the first elements for what decides any or all of the others."""
+        writer, plan = self.writer, self.plan
+        task, count = self._tasks((), chunked=False)
+        writer.open(task, ())
+        assert self.flag is not None and self.chunk_axis is not None
+        writer.store(self.flag, Linear(None), writer.constant(0, I64), I64)
+        here = [q for q in plan.placed if q.level == "inner"]
+        accs = {q.root.var: self._open(q) for q in here if q.cls == "whole"}
+        self.looking = True
+        self._walk(range(1), accs, [], here)
+        self.looking = False
+        writer.close(task)
+        return Phase(task, count, 1, quitting.FIRST)
 
     def _groups(self, axis: Axis, name: str, size: int) -> Loop:
         """The loop over groups of rows of an outer axis, or blocks of the inner one, or a chunk."""
@@ -284,7 +297,7 @@ class Assembler:
         if here:
             self._vector_loops(here, accs, stage)
         self.packing.end_row(here)
-        for q in inner:
+        for q in inner if not self.looking else []:
             self._end(q, accs[q.root.var])
         if not (self.chunk_axis == self.inner and self.reductions):
             self._stores([q for q in plan.placed if q.stage == stage], "row")
@@ -359,6 +372,8 @@ class Assembler:
         writer.vector_axis = axis
         self._body(here, accs, stage)
         loop.unroll = self._unroll(loop, here)
+        if self.quits:
+            quitting.watch(loop, self.flag)
         writer.close(loop)
 
     def _unroll(self, loop: Loop, here: list[Placed]) -> int:
@@ -453,6 +468,8 @@ class Assembler:
             out = self.blocks.result(q) if twice else writer.fresh(writer.depth)
             if not twice:
                 writer.place(Close((out,), acc, var.aval.dtype), writer.depth)
+            if self.flag is not None:
+                out = quitting.decided(writer, self.flag, order.op_of(eqn), out)
             self._finished(q, out)
             return
         if twice:

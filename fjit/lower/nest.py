@@ -319,7 +319,8 @@ class Loop:
 
     It runs from `start` (0) to min(start + extent, stop). A parallel loop runs over tasks, which
     `decode` turns into axes, outermost first. A vector loop is unrolled `unroll` times, restarts
-    accumulators' blocks every `block` elements, and has `lanes` lanes (0: the target's choice).
+    accumulators' blocks every `block` elements, and ends early where the accumulators `until`, of
+    any and all, are decided, or the word `flag` of shared memory says so, which it sets.
     """
 
     axis: str
@@ -332,6 +333,8 @@ class Loop:
     start: Linear | None = None
     stop: Slot | None = None
     cell: int | None = None  # buffer with the run-time extent, at most `extent`
+    until: tuple[int, ...] = ()
+    flag: int | None = None
 
     def header(self) -> str:
         """The loop's own line."""
@@ -342,7 +345,9 @@ class Loop:
             text += " as " + " ".join(f"{a}<{s}" for a, s in self.decode)
         if self.kind == "vector" or self.unroll > 1:
             text += f" unroll {self.unroll}" + (f" block {self.block}" if self.block else "")
-        return text + (f" cell b{self.cell}" if self.cell is not None else "")
+        text += f" cell b{self.cell}" if self.cell is not None else ""
+        text += " until" + "".join(f" a{acc}" for acc in self.until) if self.until else ""
+        return text + (f" flag b{self.flag}" if self.flag is not None else "")
 
 
 Stmt = (
