@@ -122,6 +122,16 @@ class Accumulator:
         name = {"sum": "add", "prod": "mul"}.get(self.op, self.op)
         return scalar.emit(self.em, name, (self.dtype, self.dtype), (old, value), self.dtype)
 
+    def decided(self) -> Val:
+        """Whether no further value changes any (an element holds) or all (one does not)."""
+        em = self.em
+        registers = [self._get(slot, self.ty) for slot in self.slots]
+        if self.op == "and":
+            registers = [em.not_(value) for value in registers]
+        while len(registers) > 1:
+            registers = [em.or_(registers[0], registers[1]), *registers[2:]]
+        return em.any_(registers[0])
+
     def update_place(
         self, value: Val, mask: Val | None, copy: int, position: Val, unsorted: bool
     ) -> None:

@@ -255,10 +255,11 @@ class _Phase(Versions):
         em, nbytes = self.em, self.lanes * stmt.dtype.itemsize
         if nbytes < CACHE_LINE and self.copy % (CACHE_LINE // nbytes):
             return
-        base = em.add(self.linear(stmt.at, stmt.dtype.itemsize)[0], self.slot(stmt.ahead))
+        base = self.linear(stmt.at, stmt.dtype.itemsize)[0]
+        base = base if stmt.ahead is None else em.add(base, self.slot(stmt.ahead))
         for offset in range(0, nbytes, CACHE_LINE):
             place = em.gep(self.pointer(stmt.buffer), em.add(base, em.const(WORD, offset)))
-            how = (em.const(Ty("i", 32), k) for k in (0, 3, 1))  # to read, soon and often, data
+            how = (em.const(Ty("i", 32), k) for k in (0, 3, 1))  # to read, into all caches, data
             em.call("llvm.prefetch.p0", None, place, *how)
 
     def _pointers(self, pointer: Val, offsets: Val) -> Val:

@@ -190,9 +190,21 @@ class Frame:
         em.label(body)
         return now, head, done
 
-    def _next(self, counter: Val, now: Val, step: int, labels: tuple[str, str]) -> None:
+    def _next(
+        self,
+        counter: Val,
+        now: Val,
+        step: int,
+        labels: tuple[str, str],
+        quits: Val | None = None,
+        stop: Val | None = None,
+    ) -> None:
+        """Go on with the next step, or behind the last one if `quits`."""
         em = self.em
-        self._set(counter, em.add(now, em.const(WORD, step)))
+        following = em.add(now, em.const(WORD, step))
+        if quits is not None and stop is not None:
+            following = em.select(quits, stop, following)
+        self._set(counter, following)
         em.br(labels[0])
         em.label(labels[1])
 
@@ -269,7 +281,24 @@ class Frame:
         now, *labels = self._while(counter, stop, 1)
         self.axes[loop.axis] = now
         self.body(loop.body)
-        self._next(counter, now, 1, (labels[0], labels[1]))
+        self._next(counter, now, 1, (labels[0], labels[1]), self._quits(loop), stop)
+
+    def _quits(self, loop: n.Loop) -> Val | None:
+        """Whether the rest of a loop cannot change what it looks for; None if it always goes on."""
+        em, decided = self.em, None
+        for number in loop.until:
+            acc = self.accs[number]
+            assert isinstance(acc, Accumulator)
+            own = acc.decided()
+            decided = own if decided is None else em.and_(decided, own)
+        if decided is None or loop.flag is None:
+            return decided
+        word = self.pointer(loop.flag)
+        old = em.inst(WORD, f"load atomic i64, ptr {word.ref} monotonic, align 8")
+        decided = em.or_(decided, em.icmp("ne", old, em.const(WORD, 0)))
+        new = em.select(decided, em.const(WORD, 1), old)
+        em.stmt(f"store atomic i64 {new.ref}, ptr {word.ref} monotonic, align 8")
+        return decided
 
     def _vector(self, loop: n.Loop) -> None:
         """Emit a vector loop."""
@@ -286,13 +315,14 @@ class Frame:
             self._strips(loop, start, stop, start, used)
             return
         counter = self._alloca(WORD)
-        self._set(counter, start)
+        done = self._quits(loop) if loop.flag is not None else None
+        self._set(counter, start if done is None else em.select(done, stop, start))
         now, *labels = self._while(counter, stop, loop.block)
         end = self._smaller(em.add(now, em.const(WORD, loop.block)), stop)
         self._strips(loop, now, end, now, used)
         for acc in used:
             self.accs[acc].flush()
-        self._next(counter, now, loop.block, (labels[0], labels[1]))
+        self._next(counter, now, loop.block, (labels[0], labels[1]), self._quits(loop), stop)
 
     def _short(self, loop: n.Loop, start: Val, stop: Val, used: list[int]) -> None:
         """Masked vectors without a loop; the masks are the same for all rows."""

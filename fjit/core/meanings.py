@@ -125,8 +125,34 @@ def start_value(op: str, dtype: np.dtype) -> object:
     return info.min if lowest else info.max
 
 
+def deviations(a: Array, axes: tuple[int, ...]) -> Array:
+    """Sum of the squared deviations from the mean, as np.var forms it."""
+    apart = a - np.mean(a, axis=axes, keepdims=True)
+    return np.add.reduce(apart * apart, axis=axes)
+
+
+def expsum(a: Array, axes: tuple[int, ...]) -> Array:
+    """Sum of the exponentials less the maximum, as scipy.special.softmax forms it."""
+    return np.add.reduce(np.exp(a - np.max(a, axis=axes, keepdims=True)), axis=axes)
+
+
+def logexpsum(a: Array, axes: tuple[int, ...]) -> Array:
+    """Logarithm of that sum, as scipy.special.logsumexp forms it: the maximum is counted."""
+    largest = np.max(a, axis=axes, keepdims=True)
+    shifted = a - np.where(np.isfinite(largest), largest, 0)
+    ones = np.add.reduce(shifted == 0, axis=axes, dtype=a.dtype)
+    rest = np.add.reduce(np.where(shifted == 0, 0, np.exp(shifted)), axis=axes)
+    near = np.log1p(rest / np.maximum(ones, 1)) + np.log(ones)
+    return np.where(ones > 0, near, np.log(rest))
+
+
+_IN_TWO_WALKS = {"deviations": deviations, "expsum": expsum, "logexpsum": logexpsum}
+
+
 def reduce(a: Array, *, op: str, axes: tuple[int, ...], checked: bool = True) -> Array:
     """See rules.reduce."""
+    if op in _IN_TWO_WALKS:
+        return _IN_TWO_WALKS[op](a, axes)
     if not checked:
         start = start_value(op, a.dtype)
         return _REDUCERS[op].reduce(a, axis=axes, dtype=a.dtype, initial=start)

@@ -12,7 +12,11 @@ from fjit.core import dtypes
 from fjit.core.ir import Aval, Extent, Program, Shape, Sym
 from fjit.errors import FjitTypeError, FjitValueError, ShapeError
 
-REDUCE_OPS = ("sum", "prod", "max", "min", "and", "or")
+PIVOTS = {"deviations": "sum", "expsum": "max", "logexpsum": "max"}
+"""Reductions that walk each block twice, by the reduction that gives what the second is about."""
+REDUCE_OPS = ("sum", "prod", "max", "min", "and", "or", *PIVOTS)
+ORDERED_OPS = ("sum", "prod", *PIVOTS)
+"""Reductions of floats whose result shows the order of the terms."""
 ARG_OPS = ("argmax", "argmin")
 CUMULATIVE_OPS = ("sum", "prod", "max", "min")
 SCATTER_OPS = ("set", "add", "mul", "max", "min")
@@ -194,10 +198,14 @@ def reduced_shape(a: Aval, axes: tuple[int, ...]) -> tuple[Extent, ...]:
 def reduce(a: Aval, *, op: str, axes: tuple[int, ...], checked: bool = True) -> Aval:
     """Reduction over `axes`; floating sums use the fixed tree of docs/numerics.md.
 
-    Unchecked, the extremum of nothing is the operation's identity instead of an error.
+    `deviations` is the sum of the squared deviations from the mean, `expsum` that of exp(a - max),
+    and `logexpsum` its logarithm, where a maximum that is not finite is not subtracted. Unchecked,
+    the extremum of nothing is the operation's identity instead of an error.
     """
     if op not in REDUCE_OPS or (op in ("and", "or") and a.dtype != dtypes.BOOL):
         raise _refuse(f"reduce[{op}] of {a}")
+    if op in PIVOTS and a.dtype not in (dtypes.F32, dtypes.F64):
+        raise _refuse(f"reduce[{op}] of {a}: of float32 and float64 alone")
     if checked and op in ("max", "min") and any(a.shape[k] == 0 for k in axes):
         raise FjitValueError(
             f"zero-size array to reduction operation {op}imum which has no identity"

@@ -22,6 +22,7 @@ from fjit.core.ir import Primitive
 from fjit.frontend import operands as ops
 from fjit.frontend.foreign import SCIPY_SPECIAL
 from fjit.frontend.numpy.arrays import as_dtype, as_tracer
+from fjit.frontend.numpy.reduction_core import in_blocks, reduce_in_blocks
 from fjit.frontend.numpy.ufunc_table import F16
 from fjit.frontend.session import current
 from fjit.frontend.tracer import fresh
@@ -344,8 +345,13 @@ def _shifted(x: Array, axis: Any) -> tuple[Array, Array]:
     return x - largest, largest
 
 
-def _log_of_sum(shifted: Array, axis: Any, keepdims: bool) -> Any:
-    """log(sum(exp(shifted))): ones are counted, so that a small rest beside them is not lost."""
+def _log_of_sum(x: Array, shifted: Array, axis: Any, keepdims: bool) -> Any:
+    """log(sum(exp(shifted))): ones are counted, so that a small rest beside them is not lost.
+
+    Of rows too long to be walked twice it is one reduction of `x`, block by block.
+    """
+    if in_blocks(x, axis, x.dtype, only_rows=True):
+        return reduce_in_blocks("logexpsum", x, axis, x.dtype, keepdims)
     is_one = shifted == 0
     ones = np.sum(is_one, axis=axis, keepdims=keepdims, dtype=shifted.dtype)
     rest = np.sum(np.where(is_one, 0, np.exp(shifted)), axis=axis, keepdims=keepdims)
@@ -371,6 +377,8 @@ def softmax(x: Any, axis: Any = None) -> Any:
     """
     x, dtype = working(x)
     weights: Array = np.exp(x - np.max(x, axis=axis, keepdims=True))
+    if in_blocks(x, axis, x.dtype, only_rows=True):
+        return as_dtype(weights / reduce_in_blocks("expsum", x, axis, x.dtype, True), dtype)
     return as_dtype(weights / np.sum(weights, axis=axis, keepdims=True), dtype)
 
 
@@ -392,7 +400,7 @@ def log_softmax(x: Any, axis: Any = None) -> Any:
     """
     x, dtype = working(x)
     shifted, _ = _shifted(x, axis)
-    return as_dtype(shifted - _log_of_sum(shifted, axis, True), dtype)
+    return as_dtype(shifted - _log_of_sum(x, shifted, axis, True), dtype)
 
 
 def logsumexp(
@@ -428,7 +436,7 @@ def logsumexp(
     shifted, largest = _shifted(x, axis)
     if not keepdims:
         largest = np.squeeze(largest, axis=_axes(axis, x.ndim))
-    value = _scalar(as_dtype(largest + _log_of_sum(shifted, axis, keepdims), dtype))
+    value = _scalar(as_dtype(largest + _log_of_sum(x, shifted, axis, keepdims), dtype))
     if not return_sign:
         return value
     sign: Array = np.where(np.isneginf(value), 0, 1)

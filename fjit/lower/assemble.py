@@ -9,21 +9,21 @@ reduction's terms is that of lower/order.py.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Final
 
-from fjit.core import primitives as p
-from fjit.core.ir import Eqn, Program, Sym, Var, literal
-from fjit.lower import order
-from fjit.lower.build import EMPTY_REDUCTION, EMPTY_SEARCH, I64, Memory, Writer
+from fjit.core import dtypes
+from fjit.core.ir import Program, Var
+from fjit.core.rules import PIVOTS
+from fjit.lower import order, quitting
+from fjit.lower.blocks import Blocks, length_of, op_of
+from fjit.lower.build import Memory, Writer
+from fjit.lower.checks import check_count, counted
 from fjit.lower.collapse import collapsed
-from fjit.lower.columns import Columns, Partials
+from fjit.lower.columns import LENGTHS, Columns, Partials
+from fjit.lower.keeping import keep_block, keep_row
+from fjit.lower.merging import Lengths
 from fjit.lower.nest import (
-    Advance,
-    Append,
-    Checked,
     Close,
-    Count,
     Linear,
     Loop,
     Merge,
@@ -35,16 +35,18 @@ from fjit.lower.nest import (
     Value,
     short,
 )
+from fjit.lower.packing import Packing
 from fjit.lower.prefetch import fetch_ahead
-from fjit.lower.rows import keep_row
 from fjit.lower.segments import cuts
+from fjit.lower.tasks import chunks_of
 from fjit.lower.tiles import MOST_TILED, TILE_COLUMNS, TILE_ROWS, crosses
-from fjit.optimize import demand
+from fjit.optimize import chunks, demand
 from fjit.optimize import index as ix
-from fjit.optimize.drafts import Root, root_reads
-from fjit.optimize.index import Axis, Holds
+from fjit.optimize.drafts import root_reads
+from fjit.optimize.index import Axis
 from fjit.optimize.schedule import Placed, Schedule
 
+F64, I64 = dtypes.F64, dtypes.I64
 GRAIN: Final = 1 << 15
 """Elements that a worker takes at a time."""
 
@@ -66,8 +68,7 @@ class Assembler:
         self.memory = memory
         self.outputs = outputs
         plan = collapsed(env, plan, memory, outputs)
-        self.checks: dict[Var, int] = {}
-        self.plan = self._counted(plan)
+        self.plan, self.checks = counted(plan)
         self.writer = Writer(env, memory, program.inputs)
         self.out = {
             var: self.writer.buffer("out", var.aval.dtype, k)
@@ -78,29 +79,15 @@ class Assembler:
         inner = self.plan.inner
         assert inner is not None
         self.inner: Axis = inner
-        self.chunk_axis: Axis | None = None
-        self.chunk_count, self.chunk_length = 1, 0
-        self._choose_chunks()
+        self.quits = bool(self.plan.placed) and quitting.may_quit(self.plan)
+        self.flag: int | None = None
+        self.looking = False
+        cut = chunks_of(self.plan, inner, quits=self.quits)
+        self.chunk_axis, self.chunk_count, self.chunk_length = cut
+        self.blocks = Blocks(self.writer)
         self.columns = Columns(self.writer, inner)
+        self.packing = Packing(self.writer, inner, outputs, self.out)
         self.partials = Partials(self.writer, inner, self.plan.rows, self.chunk_count)
-
-    def _counted(self, plan: Schedule) -> Schedule:
-        """Add a count to each extremum over a filtered axis: of nothing it is an error."""
-        added: list[Placed] = []
-        for q in plan.placed:
-            eqn = q.root.eqn
-            if eqn is None or q.cls not in order.ENDS or eqn.get("checked") is False:
-                continue
-            dynamic = bool(q.guard) or any(a.sym is not None for a in q.reduced)
-            if not dynamic or order.op_of(eqn) in ("sum", "prod", "and", "or"):
-                continue
-            one = literal(1, I64)
-            var = Var(replace(q.root.var.aval, dtype=I64))
-            count = Eqn(p.reduce, (one,), (("axes", eqn.param("axes")), ("op", "sum")), (var,))
-            search = order.op_of(eqn).startswith("arg")
-            self.checks[var] = EMPTY_SEARCH if search else EMPTY_REDUCTION
-            added.append(q._replace(root=Root(var, count)))
-        return plan._replace(placed=(*plan.placed, *added)) if added else plan
 
     # ---- shape of the nest ----------------------------------------------------------------
     @property
@@ -108,29 +95,14 @@ class Assembler:
         """Placed reductions."""
         return [q for q in self.plan.placed if q.cls in order.ENDS]
 
-    def _choose_chunks(self) -> None:
-        plan = self.plan
-        if plan.cascade or any(q.cls in ("scan", "filter") for q in plan.placed):
-            return
-        rows = math.prod(a.extent for a in plan.rows)
-        if plan.outer:
-            if not any(q.cls in ("outer", "whole") for q in plan.placed):
-                return
-            total = math.prod(a.extent for a in (*plan.outer, self.inner))
-            axis, multiple, most = plan.outer[0], order.GROUP, order.COLUMN_CHUNKS
-        elif self.reductions or rows < 64:
-            total, axis, multiple = self.inner.extent, self.inner, order.BLOCK
-            most = order.MAX_CHUNKS
-        else:
-            return
-        self.chunk_count, self.chunk_length = order.chunks(total, axis.extent, multiple, most)
-        if self.chunk_count > 1:
-            self.chunk_axis = axis
-
     def build(self) -> Nest:
         """The nest of the kernel."""
         tiled = self.chunk_axis is None and crosses(self.env, self.plan, self.memory)
-        phases = [self._tiled_phase() if tiled else self._first_phase()]
+        phases = []
+        if self.quits and self.chunk_axis is not None:
+            self.flag = self.writer.buffer("shared", I64, nbytes=order.aligned(I64.itemsize))
+            phases.append(self._look())
+        phases.append(self._tiled_phase() if tiled else self._first_phase())
         if self.chunk_axis is not None and self.reductions:
             phases.append(self._second_phase())
         writer = self.writer
@@ -167,7 +139,12 @@ class Assembler:
         cell = None if axis.sym is None else writer.cell(axis.sym)
         extent = writer.extent_slot(("extent", axis), axis.extent)
         loop = Loop(f"i{axis.number}", extent, kind, cell=cell)
-        if axis == self.chunk_axis:
+        if axis == self.chunk_axis and self.looking:
+            rest = self.inner.extent if self.plan.outer else 1
+            first = max(1, quitting.FIRST // max(rest, 1))
+            loop.start, loop.stop = Linear(None), extent
+            loop.extent = writer.extent_slot(("first", axis), first)
+        elif axis == self.chunk_axis:
             self._part(loop, "chunk", self.chunk_length)
         elif kind == "vector" and axis.sym is None:
             loop.most = short(axis.extent)
@@ -225,7 +202,7 @@ class Assembler:
 
     def _block(self, stages: range) -> None:
         """Loops over S around the stages' loops over I, and what follows them."""
-        plan, writer, columns = self.plan, self.writer, self.columns
+        plan, columns = self.plan, self.columns
         here = [q for q in plan.placed if q.stage in stages]
         whole = [q for q in here if q.cls == "whole"]
         accs = {q.root.var: self._open(q) for q in whole}
@@ -233,18 +210,19 @@ class Assembler:
         columns.begin(outer + [q for q in here if q.cls == "scan" and plan.outer])
         filters = [q for q in here if q.cls == "filter"]
         if filters:
-            self._count(filters, begin=True)
+            self.packing.count(filters, begin=True)
         self._walk(stages, accs, outer, [q for q in here if q.level == "inner"])
         for q in whole:
             self._end(q, accs[q.root.var])
         for q in outer:
             self._end_columns(q)
+        if self.chunk_axis is not None and any(order.in_two_walks(q) for q in outer):
+            self.partials.store(LENGTHS, (F64,), (columns.rows.read(),), columns=False)
         if filters:
-            self._count(filters, begin=False)
+            self.packing.count(filters, begin=False)
         if self.chunk_axis is None or not self.reductions:
             self._stores(here, "block")
             self._store_columns([q for q in here if q.level == "column"])
-        assert writer.depth >= 1
 
     def _walk(
         self, stages: range, accs: dict[Var, int], outer: list[Placed], here: list[Placed]
@@ -258,22 +236,22 @@ class Assembler:
                 writer.open(loop, (loop.axis,))
             for stage in stages:
                 self._stage(stage, accs)
-            for loop in reversed(loops):
-                writer.close(loop)
+            self._close_rows(loops)
             return
         last = plan.outer[-1]
         loops = [self._loop(a, "sequential") for a in plan.outer[:-1]]
         for loop in loops:
             writer.open(loop, (loop.axis,))
-        groups = self._groups(last)
+        groups = self._groups(last, "group", chunks.GROUP)
         writer.open(groups, (groups.axis,))
         cell = None if last.sym is None else writer.cell(last.sym)
         extent = writer.extent_slot(("extent", last), last.extent)
         rows = Loop(f"i{last.number}", extent, "sequential", cell=cell)
-        self._part(rows, "group", order.GROUP)
+        self._part(rows, "group", chunks.GROUP)
         if interchange:
-            columns.walk_group(here, rows, self.acc + 1)
+            columns.walk_group(here, rows, last, self.acc + 1)
             self.acc += len(here)
+            self.acc += sum(columns.merging(q).terms for q in here if order.in_two_walks(q))
         else:
             columns.begin([q for q in outer if order.grouped(q)], group=True)
             writer.open(rows, (rows.axis,))
@@ -282,21 +260,41 @@ class Assembler:
             writer.close(rows)
             columns.fold_groups(outer)
         writer.close(groups)
-        for loop in reversed(loops):
-            writer.close(loop)
+        self._close_rows(loops)
 
-    def _groups(self, axis: Axis) -> Loop:
-        """The loop over groups of rows of an outer axis, or of one chunk of it."""
-        count = -(-axis.extent // order.GROUP)
-        slot = self.writer.extent_slot(("groups", axis), count)
-        loop = Loop("group", slot, "sequential")
+    def _close_rows(self, loops: list[Loop]) -> None:
+        """Close the loops over S, which end as early as those over I for any and all."""
+        for loop in reversed(loops):
+            if self.quits:
+                quitting.watch_rows(loop)
+            self.writer.close(loop)
+
+    def _look(self) -> Phase:
+        """One thread looks at the first elements for what decides any or all of the others."""
+        writer, plan = self.writer, self.plan
+        task, count = self._tasks((), chunked=False)
+        writer.open(task, ())
+        assert self.flag is not None and self.chunk_axis is not None
+        writer.store(self.flag, Linear(None), writer.constant(0, I64), I64)
+        here = [q for q in plan.placed if q.level == "inner"]
+        accs = {q.root.var: self._open(q) for q in here if q.cls == "whole"}
+        self.looking = True
+        self._walk(range(1), accs, [], here)
+        self.looking = False
+        writer.close(task)
+        return Phase(task, count, 1, quitting.FIRST)
+
+    def _groups(self, axis: Axis, name: str, size: int) -> Loop:
+        """The loop over groups of rows of an outer axis, or blocks of the inner one, or a chunk."""
+        slot = self.writer.extent_slot((name, axis), -(-axis.extent // size))
+        loop = Loop(name, slot, "sequential")
         if axis == self.chunk_axis:
-            self._part(loop, "chunk", self.chunk_length // order.GROUP)
+            self._part(loop, "chunk", self.chunk_length // size)
         return loop
 
     def _stage(self, stage: int, accs: dict[Var, int]) -> None:
         """One loop over I: update accumulators, store results, then finish the row."""
-        plan, writer = self.plan, self.writer
+        plan = self.plan
         here = [q for q in plan.placed if q.stage == stage and q.level == "inner"]
         inner = [q for q in here if q.cls == "inner"]
         accs = accs | {q.root.var: self._open(q) for q in inner}
@@ -305,11 +303,8 @@ class Assembler:
                 accs[q.root.var] = self._open(q)
         if here:
             self._vector_loops(here, accs, stage)
-        if any(q.cls == "filter" and _rows_kept(q, self.inner) for q in here):
-            guard = writer.guard(here[0].guard)
-            assert guard is not None
-            writer.place(Advance(0, guard), writer.depth)
-        for q in inner:
+        self.packing.end_row(here)
+        for q in inner if not self.looking else []:
             self._end(q, accs[q.root.var])
         if not (self.chunk_axis == self.inner and self.reductions):
             self._stores([q for q in plan.placed if q.stage == stage], "row")
@@ -317,6 +312,9 @@ class Assembler:
     def _vector_loops(self, here: list[Placed], accs: dict[Var, int], stage: int) -> None:
         """The loop over I, in parts where conditions along it change."""
         plan, axis = self.plan, self.inner
+        if any(order.in_two_walks(q) and q.cls != "outer" for q in here):
+            self._block_loops(here, accs, stage)
+            return
         parts = [(0, axis.extent)]
         if plan.stages == 1 and self.chunk_axis != axis:
             parts = cuts(self.env, here, axis)
@@ -333,6 +331,43 @@ class Assembler:
             ]
             self._vector_loop(moved, accs, stage, part)
 
+    def _block_loops(self, here: list[Placed], accs: dict[Var, int], stage: int) -> None:
+        """The loop over blocks of I, each walked a second time by the reductions that need it."""
+        writer, axis, blocks = self.writer, self.inner, self.blocks
+        twice = [q for q in here if order.in_two_walks(q) and q.cls != "outer"]
+        loop = self._groups(axis, "block", order.WALKED_TWICE)
+        writer.open(loop, (loop.axis,))
+        firsts = {q.root.var: self._number() for q in twice}
+        for q in twice:
+            blocks.open(q, firsts[q.root.var], PIVOTS[op_of(q)])
+        first = self._walk_block(axis)
+        self._body(here, accs | firsts, stage)
+        for q in twice:
+            keep_block(writer, self.env, axis, q)
+        first.unroll = self._unroll(first, here)
+        writer.close(first)
+        number = length_of(writer, axis, "block", order.WALKED_TWICE)
+        walked = []
+        for q in twice:
+            seconds = tuple(self._number() for _ in range(blocks.merging(q).terms))
+            walked.append(blocks.between_walks(q, firsts[q.root.var], seconds, number))
+        second = self._walk_block(axis)
+        blocks.second_walk(walked)
+        second.unroll = self._unroll(second, here)
+        writer.close(second)
+        for walk in walked:
+            blocks.after_walks(walk, number)
+        writer.close(loop)
+
+    def _walk_block(self, axis: Axis) -> Loop:
+        """Open a loop over the elements of a block."""
+        extent = self.writer.extent_slot(("extent", axis), axis.extent)
+        loop = Loop(f"i{axis.number}", extent, "vector", block=order.BLOCK)
+        self._part(loop, "block", order.WALKED_TWICE)
+        self.writer.open(loop, (loop.axis,))
+        self.writer.vector_axis = axis
+        return loop
+
     def _vector_loop(
         self, here: list[Placed], accs: dict[Var, int], stage: int, axis: Axis
     ) -> None:
@@ -344,6 +379,8 @@ class Assembler:
         writer.vector_axis = axis
         self._body(here, accs, stage)
         loop.unroll = self._unroll(loop, here)
+        if self.quits:
+            quitting.watch(loop, self.flag)
         writer.close(loop)
 
     def _unroll(self, loop: Loop, here: list[Placed]) -> int:
@@ -372,12 +409,12 @@ class Assembler:
             if q.cls == "store":
                 self._store(q, value)
             elif q.cls == "filter":
-                self._append(q, value, guard)
+                self.packing.append(q, value, guard, is_last=q is here[-1])
             elif q.cls == "outer":
                 self.columns.update(q, value, guard, self.plan.axes)
             else:
                 writer.place(self._update(q, accs[q.root.var], value, guard), writer.depth)
-        keep_row(writer, self.plan, here, stage, self.columns.at())
+        keep_row(writer, self.env, self.plan, here, stage)
 
     def _update(self, q: Placed, acc: int, value: Value, guard: Value | None) -> Update:
         """Fold an element in; for argmax and argmin with its position among the reduced ones."""
@@ -414,36 +451,19 @@ class Assembler:
         self._stores(placed, "column")
         self.writer.close(loop)
 
-    # ---- filters --------------------------------------------------------------------------
-    def _append(self, q: Placed, value: Value, guard: Value | None) -> None:
-        writer, var = self.writer, q.root.var
-        assert guard is not None
-        dtype = var.aval.dtype
-        if not _rows_kept(q, self.inner):
-            writer.place(Append(self.out[var], 0, value, dtype, guard), writer.depth)
-            if q is [f for f in self.plan.placed if f.cls == "filter"][-1]:
-                writer.place(Advance(0, guard), writer.depth)
-            return
-        strides = self.outputs[var].strides
-        packed = _packed_axis(var)
-        at = (*q.at[:packed], ix.ZERO, *q.at[packed + 1 :])
-        rest = writer.address(at, strides, dtype.itemsize, ("store", var))
-        row = writer.extent_slot(("row", var), strides[packed])
-        address = Linear(rest.offset, (("c0", row), *rest.terms))
-        writer.store(self.out[var], address, value, dtype, guard)
-
-    def _count(self, filters: list[Placed], begin: bool) -> None:
-        var = filters[0].root.var
-        sym = var.aval.shape[_packed_axis(var)]
-        assert isinstance(sym, Sym)
-        self.writer.place(Count(0, self.writer.cell(sym), begin), self.writer.depth)
-
     # ---- accumulators in registers --------------------------------------------------------
+    def _number(self) -> int:
+        """The next accumulator's number."""
+        self.acc += 1
+        return self.acc
+
     def _open(self, q: Placed) -> int:
         eqn = q.root.eqn
         assert eqn is not None
-        self.acc += 1
-        opened = Open(self.acc, order.op_of(eqn), eqn.inputs[0].aval.dtype)
+        if order.in_two_walks(q):
+            self.blocks.begin(q)
+            return 0
+        opened = Open(self._number(), order.op_of(eqn), eqn.inputs[0].aval.dtype)
         self.writer.place(opened, self.writer.depth)
         return self.acc
 
@@ -451,10 +471,17 @@ class Assembler:
         """Close an accumulator: the result at this level, or a partial result of the chunk."""
         writer, eqn, var = self.writer, q.root.eqn, q.root.var
         assert eqn is not None
+        twice = order.in_two_walks(q)
         if self.chunk_axis is None or (q.cls == "inner" and self.chunk_axis != self.inner):
-            out = writer.fresh(writer.depth)
-            writer.place(Close((out,), acc, var.aval.dtype), writer.depth)
+            out = self.blocks.result(q) if twice else writer.fresh(writer.depth)
+            if not twice:
+                writer.place(Close((out,), acc, var.aval.dtype), writer.depth)
+            if self.flag is not None:
+                out = quitting.decided(writer, self.flag, order.op_of(eqn), out)
             self._finished(q, out)
+            return
+        if twice:
+            self.partials.store(var, self.blocks.words(q), self.blocks.read(q), columns=False)
             return
         words = order.partial_dtypes(order.op_of(eqn), eqn.inputs[0].aval.dtype)
         outs = tuple(writer.fresh(writer.depth) for _ in words)
@@ -465,12 +492,7 @@ class Assembler:
         """Let readers find a reduction's result; a count of 0 is an error."""
         writer = self.writer
         if q.root.var in self.checks:
-            one = writer.constant(1, I64)
-            more = writer.let("sub", (out, one), (I64, I64), I64)
-            extent = writer.extent_slot("any count", (1 << 63) - 1)
-            code = self.checks[q.root.var]
-            checked = Checked(writer.fresh(writer.depth), more, extent, None, code)
-            writer.place(checked, writer.depth)
+            check_count(writer, out, self.checks[q.root.var])
             return
         writer.remember((q.root.var, order.kept_indices(q), None), out)
 
@@ -503,10 +525,15 @@ class Assembler:
         for q in ends:
             self._merge(q, accs[q.root.var])
         if outer:
+            lengths = None
+            if LENGTHS in self.partials.known:
+                lengths = columns.lengths(*self.partials.load(LENGTHS, (F64,), columns=False))
             loop = columns.open()
             for q in outer:
-                self._merge_columns(q)
+                self._merge_columns(q, lengths)
             writer.close(loop)
+            if lengths is not None:
+                columns.rows.write(lengths.both)
         writer.close(chunk)
         self.chunk_axis = None
         for q in ends:
@@ -524,20 +551,28 @@ class Assembler:
     def _merge(self, q: Placed, acc: int) -> None:
         eqn = q.root.eqn
         assert eqn is not None
+        if order.in_two_walks(q):
+            words = self.blocks.words(q)
+            self.blocks.merge(q, self.partials.load(q.root.var, words, columns=False))
+            return
         words = order.partial_dtypes(order.op_of(eqn), eqn.inputs[0].aval.dtype)
         parts = self.partials.load(q.root.var, words, columns=False)
         self.writer.place(Merge(acc, parts), self.writer.depth)
 
-    def _merge_columns(self, q: Placed) -> None:
+    def _merge_columns(self, q: Placed, lengths: Lengths | None) -> None:
         eqn = q.root.eqn
         assert eqn is not None
         words = order.column_dtypes(q)
         parts = self.partials.load(q.root.var, words, columns=True)
+        if order.in_two_walks(q):
+            assert lengths is not None
+            self.columns.merge(q, parts, lengths)
+            return
         old = self.columns.read(q)
         merged = self.columns.combine(order.op_of(eqn), words[0], old, parts, unsorted=True)
         self.columns.write(q, merged)
 
-    # ---- scans ------------------------------------------------------------------------------
+    # ---- scans ----------------------------------------------------------------------------
     def _scan(self, q: Placed, accs: dict[Var, int]) -> None:
         writer, eqn, var = self.writer, q.root.eqn, q.root.var
         assert eqn is not None
@@ -551,14 +586,3 @@ class Assembler:
             out = writer.fresh(writer.depth)
             writer.place(Scan(out, accs[var], value), writer.depth)
         writer.remember((var, q.at, None), out)
-
-
-def _packed_axis(var: Var) -> int:
-    """The axis of a filter's result whose extent the filter decides."""
-    return next(k for k, e in enumerate(var.aval.shape) if isinstance(e, Sym))
-
-
-def _rows_kept(q: Placed, inner: Axis) -> bool:
-    """Whether a filter keeps whole rows: its mask does not vary along the innermost axis."""
-    holds = [c for c in q.guard if isinstance(c, Holds)]
-    return not any(inner in ix.axes_of(c.at) for c in holds)

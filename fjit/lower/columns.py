@@ -12,27 +12,36 @@ Takes placed reductions over outer axes, writes their part of the nest. Floating
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from fjit.core import dtypes
-from fjit.core.ir import Var
+from fjit.core.ir import Aval, Var
 from fjit.core.meanings import start_value
+from fjit.core.rules import PIVOTS
 from fjit.lower import order
+from fjit.lower.blocks import Cell, Walked, dtype_of, length_of, op_of
 from fjit.lower.build import Writer
+from fjit.lower.merging import Lengths, Merging, lengths_of, merging_of
 from fjit.lower.nest import UNIT, Close, Let, Linear, Load, Loop, Open, Slot, Stmt, Update, Value
+from fjit.optimize import chunks
 from fjit.optimize.cost import FLOPS
 from fjit.optimize.index import Axis
 from fjit.optimize.schedule import Placed
 
-BOOL, I64 = dtypes.BOOL, dtypes.I64
+BOOL, I64, F64 = dtypes.BOOL, dtypes.I64, dtypes.F64
 SMALL: Final = 8
 """Most operations of a body of which two vectors go side by side."""
 MAX_SIZE: Final = 24
 """Most operations of a body that is repeated for each row of a group: one elementary function."""
 LONG: Final = frozenset({"sin", "cos", "tan"})
 """Functions whose code is too long to repeat."""
+
+
+LENGTHS: Final = Var(Aval((), F64))
+"""Stands for the chunks' numbers of rows among their partial results."""
 
 
 class Columns:
@@ -42,6 +51,7 @@ class Columns:
         self.writer = writer
         self.inner = inner
         self.arrays: dict[tuple[Var, bool], list[int]] = {}
+        self.known_rows: Cell | None = None
 
     # ---- memory ---------------------------------------------------------------------------
     def at(self) -> Linear:
@@ -85,6 +95,8 @@ class Columns:
             return
         for q in placed:
             self.buffers(q, group)
+        if any(order.in_two_walks(q) for q in placed):
+            self.rows.write(self.writer.constant(0.0, F64))
         loop = self.open()
         for q in placed:
             for buffer, word, start in zip(
@@ -100,6 +112,8 @@ class Columns:
         word = self.words(q, group)[0]
         if q.cls == "scan" and op == "sum" and word.kind == "f":
             return (-0.0, -1)
+        if order.in_two_walks(q):
+            return self.merging(q).starts
         return (start_value(op, word), -1)
 
     def read(self, q: Placed, group: bool = False) -> tuple[Value, ...]:
@@ -225,19 +239,24 @@ class Columns:
             for q in placed
         )  # fmt: skip
 
-    def walk_group(self, placed: list[Placed], rows: Loop, first_acc: int) -> None:
+    def walk_group(self, placed: list[Placed], rows: Loop, axis: Axis, first_acc: int) -> None:
         """A loop over columns; in it the rows of a group, summed in registers, then folded."""
         writer = self.writer
+        twice = [q for q in placed if order.in_two_walks(q)]
+        lengths = None
+        if twice:
+            lengths = self.lengths(length_of(writer, axis, "group", chunks.GROUP))
         loop = self.open()
         accs = {}
         for number, q in enumerate(placed, first_acc):
             assert q.root.eqn is not None
             accs[q.root.var] = number
-            dtype = q.root.eqn.inputs[0].aval.dtype
-            opened = Open(number, order.op_of(q.root.eqn), dtype, lanewise=True)
+            dtype, op = dtype_of(q), order.op_of(q.root.eqn)
+            opened = Open(number, PIVOTS.get(op, op), dtype, lanewise=True)
             writer.place(opened, writer.depth)
-            if not order.grouped(q):
+            if not (order.grouped(q) or q in twice):
                 writer.place(Update(number, self.read(q)[0]), writer.depth)
+        again = replace(rows, body=[])
         writer.open(rows, (rows.axis,))
         for q in placed:
             guard = writer.guard(q.guard)
@@ -246,15 +265,77 @@ class Columns:
         loop.unroll, rows.unroll = _unrolled(rows.body)
         writer.close(rows)
         for q in placed:
-            assert q.root.eqn is not None
-            out = writer.fresh(writer.depth)
-            dtype = q.root.eqn.inputs[0].aval.dtype
-            writer.place(Close((out,), accs[q.root.var], dtype), writer.depth)
-            if order.grouped(q):
-                self.fold(q, out)
-            else:
-                self.write(q, (out,))
+            if q not in twice:
+                self._end_group(q, accs[q.root.var])
+        if lengths is not None:
+            again.unroll = rows.unroll
+            self._walk_again(twice, again, accs, lengths)
         writer.close(loop)
+        if lengths is not None:
+            self.rows.write(lengths.both)
+
+    def _end_group(self, q: Placed, acc: int) -> None:
+        """Fold what a group's rows come to."""
+        out = self.writer.fresh(self.writer.depth)
+        self.writer.place(Close((out,), acc, dtype_of(q)), self.writer.depth)
+        if order.grouped(q):
+            self.fold(q, out)
+        else:
+            self.write(q, (out,))
+
+    # ---- groups walked twice ----------------------------------------------------------------
+    @property
+    def rows(self) -> Cell:
+        """The number of rows so far."""
+        if self.known_rows is None:
+            self.known_rows = Cell(self.writer)
+        return self.known_rows
+
+    def lengths(self, number: Value) -> Lengths:
+        """The rows so far with `number` more."""
+        return lengths_of(self.writer, self.rows.read(), number)
+
+    def merging(self, q: Placed) -> Merging:
+        """The arithmetic of a reduction in two walks."""
+        return merging_of(self.writer, op_of(q), dtype_of(q))
+
+    def _walk_again(
+        self, twice: list[Placed], rows: Loop, accs: dict[Var, int], lengths: Lengths
+    ) -> None:
+        """The second walk over a group's rows, about the first one's result; merges the group."""
+        writer, walked = self.writer, []
+        number = max(accs.values()) + 1
+        for q in twice:
+            merging = self.merging(q)
+            first = self._closed(q, accs[q.root.var], wide=PIVOTS[op_of(q)] == "sum")
+            pivot, wide = merging.pivot(first, lengths.number)
+            seconds = tuple(range(number, number + merging.terms))
+            number += merging.terms
+            for acc in seconds:
+                writer.place(Open(acc, "sum", dtype_of(q), lanewise=True), writer.depth)
+            walked.append(Walked(q, seconds, pivot, wide))
+        writer.open(rows, (rows.axis,))
+        for q, seconds, pivot, _ in walked:
+            value = writer.value(q.root.operand, q.at)
+            for acc, term in zip(seconds, self.merging(q).term(value, pivot), strict=True):
+                writer.place(Update(acc, term), writer.depth)
+        writer.close(rows)
+        for q, seconds, _, wide in walked:
+            sums = [self._closed(q, acc, wide=True) for acc in seconds]
+            self.merge(q, (wide, *sums), lengths)
+
+    def _closed(self, q: Placed, acc: int, *, wide: bool) -> Value:
+        """What a group comes to in the operand's dtype, or in float64."""
+        writer, dtype = self.writer, dtype_of(q)
+        out = writer.fresh(writer.depth)
+        writer.place(Close((out,), acc, dtype), writer.depth)
+        if not wide or dtype == F64:
+            return out
+        return writer.let("convert", (out,), (dtype,), F64)
+
+    def merge(self, q: Placed, new: tuple[Value, ...], lengths: Lengths) -> None:
+        """Merge the words of the rows that follow."""
+        self.write(q, self.merging(q).merge(self.read(q), new, lengths))
 
     # ---- results --------------------------------------------------------------------------
     def result(self, q: Placed) -> Value:
@@ -264,6 +345,8 @@ class Columns:
         values = self.read(q)
         if order.op_of(eqn).startswith("arg"):
             return values[1]
+        if order.in_two_walks(q):
+            return self.merging(q).finish(values)
         word, dtype = self.words(q)[0], q.root.var.aval.dtype
         if word == dtype:
             return values[0]
@@ -281,7 +364,7 @@ def _unrolled(body: list[Stmt]) -> tuple[int, int]:
     size = len(body) + sum(FLOPS.get(op, 1) - 1 for op in ops)
     if size > MAX_SIZE or not LONG.isdisjoint(ops):
         return 1, 1
-    return (2 if size <= SMALL else 1), order.GROUP
+    return (2 if size <= SMALL else 1), chunks.GROUP
 
 
 class Partials:

@@ -171,15 +171,16 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Prefetch:
-    """Ask memory for the element of a buffer that lies `ahead` bytes behind an address."""
+    """Ask memory for the cache line `ahead` bytes behind an address; it need not be a buffer's."""
 
     buffer: int
     at: Linear
-    ahead: Slot
     dtype: np.dtype
+    ahead: Slot | None = None
 
     def __str__(self) -> str:
-        return f"prefetch b{self.buffer}[{self.at} + {self.ahead}] {dtypes.name(self.dtype)}"
+        ahead = "" if self.ahead is None else f" + {self.ahead}"
+        return f"prefetch b{self.buffer}[{self.at}{ahead}] {dtypes.name(self.dtype)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,8 +321,9 @@ class Loop:
 
     It runs from `start` (0) to min(start + extent, stop). A parallel loop runs over tasks, which
     `decode` turns into axes, outermost first. A vector loop is unrolled `unroll` times, restarts
-    accumulators' blocks every `block` elements, and has `lanes` lanes (0: the target's choice).
-    `most` bounds the extent of a short one: 4, 8 or 16; 0 is no bound.
+    accumulators' blocks every `block` elements, and ends early where the accumulators `until`, of
+    any and all, are decided, or the word `flag` of shared memory says so, which it sets. `most`
+    bounds the extent of a short one: 4, 8 or 16; 0 is no bound.
     """
 
     axis: str
@@ -335,6 +337,8 @@ class Loop:
     stop: Slot | None = None
     cell: int | None = None  # buffer with the run-time extent, at most `extent`
     most: int = 0
+    until: tuple[int, ...] = ()
+    flag: int | None = None
 
     def header(self) -> str:
         """The loop's own line."""
@@ -346,7 +350,9 @@ class Loop:
         if self.kind == "vector" or self.unroll > 1:
             text += f" unroll {self.unroll}" + (f" block {self.block}" if self.block else "")
         text += f" of {self.most} at most" if self.most else ""
-        return text + (f" cell b{self.cell}" if self.cell is not None else "")
+        text += f" cell b{self.cell}" if self.cell is not None else ""
+        text += " until" + "".join(f" a{acc}" for acc in self.until) if self.until else ""
+        return text + (f" flag b{self.flag}" if self.flag is not None else "")
 
 
 Stmt = (

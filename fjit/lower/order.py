@@ -1,10 +1,10 @@
-"""The order of a reduction's terms: chunks, blocks, groups and lanes, from extents and dtype alone.
+"""The order of a reduction's terms: blocks, groups and lanes, from extents and dtype alone.
 
 Takes extents, dtypes and operations, gives how a reduction is cut up. Invariant: the cut depends
 neither on the number of threads nor on what the reduction is fused with (docs/numerics.md).
 
-    sum of 10^6 float32 along the vector axis     chunks of 66,560, blocks of 1024, 64 lanes
-    column sums of 1000 rows                      groups of 16 rows in float32, then float64
+    sum of 10^6 float32 along the vector axis     blocks of 1024, 64 lanes
+    column sums of 1000 rows                      in float64; float32 in groups of 16 rows first
 """
 
 from __future__ import annotations
@@ -15,18 +15,16 @@ import numpy as np
 
 from fjit.core import dtypes
 from fjit.core.ir import Eqn
+from fjit.core.rules import ORDERED_OPS, PIVOTS
+from fjit.lower import merging
 from fjit.optimize import index as ix
 from fjit.optimize.index import Axis, Indices
 from fjit.optimize.schedule import Placed
 
 BLOCK: Final = 1024
 """Elements along the vector axis after which running lanes are added to float64 lanes."""
-GROUP: Final = 16
-"""Rows that a column sum adds in its own dtype before they are added to the float64 total."""
-CHUNK: Final = 1 << 16
-MAX_CHUNKS: Final = 32
-COLUMN_CHUNKS: Final = 8
-"""Most chunks of column reductions, whose partial results are as wide as a row."""
+WALKED_TWICE: Final = 1 << 12
+"""Elements along the vector axis that are walked a second time while they are in cache."""
 
 ENDS: Final = ("inner", "outer", "whole")
 """Classes of placed reductions."""
@@ -46,9 +44,15 @@ def is_float_sum(placed: Placed) -> bool:
 def is_ordered(placed: Placed) -> bool:
     """Whether the order of a reduction's terms shows in its result."""
     eqn = placed.root.eqn
-    if eqn is None or op_of(eqn) not in ("sum", "prod"):
+    if eqn is None or op_of(eqn) not in ORDERED_OPS:
         return False
     return eqn.inputs[0].aval.dtype.kind == "f"
+
+
+def in_two_walks(placed: Placed) -> bool:
+    """Whether a reduction walks each block twice: for its mean, say, then about it."""
+    eqn = placed.root.eqn
+    return eqn is not None and eqn.get("op") in PIVOTS
 
 
 def grouped(placed: Placed) -> bool:
@@ -59,6 +63,8 @@ def grouped(placed: Placed) -> bool:
 
 def array_dtypes(op: str, dtype: np.dtype) -> tuple[np.dtype, ...]:
     """Dtypes of the running values of a reduction kept in memory, one element per column."""
+    if op in PIVOTS:
+        return merging.words(op, dtype)
     if op == "sum" and dtype.kind == "f":
         return (dtypes.F64,)
     return (dtype, dtypes.I64) if op.startswith("arg") else (dtype,)
@@ -69,16 +75,6 @@ def partial_dtypes(op: str, dtype: np.dtype) -> tuple[np.dtype, ...]:
     if op == "sum" and dtype == dtypes.F64:
         return (dtypes.F64, dtypes.F64)
     return array_dtypes(op, dtype)
-
-
-def chunks(total: int, extent: int, multiple: int, most: int = MAX_CHUNKS) -> tuple[int, int]:
-    """How many chunks the outermost reduced axis has, and their length: of extents alone."""
-    count = max(1, min(total // CHUNK, most, extent))
-    if count == 1:
-        return 1, max(extent, 1)
-    length = -(-extent // count)
-    length = -(-length // multiple) * multiple
-    return -(-extent // length), length
 
 
 def kept_indices(placed: Placed) -> Indices:

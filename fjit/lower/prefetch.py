@@ -43,4 +43,4 @@ def _next_row(loop: Loop, row: str, buffers: Sequence[Buffer]) -> Iterator[Prefe
         if buffers[stmt.buffer].kind == "in" and beside and len(steps) == 1:
             (step,) = steps
             if isinstance(step, Slot):
-                yield Prefetch(stmt.buffer, stmt.at, step, stmt.dtype)
+                yield Prefetch(stmt.buffer, stmt.at, stmt.dtype, step)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from fjit.core import primitives as p
 from fjit.core.ir import Atom, Eqn, Literal, Shape, Sym, Var
+from fjit.core.rules import ORDERED_OPS
 from fjit.frontend.layout import k_order
 from fjit.optimize import demand
 from fjit.optimize import index as ix
@@ -315,6 +316,6 @@ def _order(
 def _is_ordered(draft: Draft) -> bool:
     """Whether the order of a reduction's or scan's terms shows in its result."""
     eqn = draft.root.eqn
-    if eqn is None or eqn.get("op") not in ("sum", "prod"):
+    if eqn is None or eqn.get("op") not in ORDERED_OPS:
         return False
     return eqn.inputs[0].aval.dtype.kind == "f"

@@ -15,6 +15,7 @@ from __future__ import annotations
 from fjit.core import dtypes
 from fjit.core import primitives as p
 from fjit.core.ir import Atom, Eqn, literal
+from fjit.core.rules import ORDERED_OPS, PIVOTS
 from fjit.optimize.rewrite import Draft, Rewriter, replaced
 from fjit.optimize.viewing import ints, shape_of
 
@@ -31,6 +32,8 @@ def reduce_ones(rw: Rewriter, eqn: Eqn) -> Result:
     if not _is_over_ones(eqn):
         return None
     (a,) = eqn.inputs
+    if eqn.param("op") in PIVOTS:
+        return None
     if eqn.param("op") == "sum" and dtypes.is_float(a.aval.dtype):
         a = rw.emit(p.add, a, literal(0.0, a.aval.dtype))
     return Draft(p.reshape, (a,), {"shape": shape_of(eqn)})
@@ -52,7 +55,7 @@ def reduce_once(rw: Rewriter, eqn: Eqn) -> Result:
     if made is None or made.param("op") != eqn.param("op") or rw.is_shared(eqn.inputs[0]):
         return None
     (a,) = made.inputs
-    is_ordered = eqn.param("op") in ("sum", "prod") and not dtypes.is_integer(a.aval.dtype)
+    is_ordered = eqn.param("op") in ORDERED_OPS and not dtypes.is_integer(a.aval.dtype)
     if is_ordered or not a.aval.is_static:
         return None
     inner = ints(made, "axes")

@@ -15,8 +15,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from fjit.core import primitives as p
 from fjit.core.ir import Var
-from fjit.optimize import demand
+from fjit.core.rules import ORDERED_OPS, PIVOTS
+from fjit.optimize import chunks, demand
 from fjit.optimize import index as ix
 from fjit.optimize.drafts import (
     Draft,
@@ -250,8 +252,11 @@ def _checked(schedule: Schedule, cascades: set[str]) -> Schedule | Refusal:
     if refusal is not None:
         return refusal
     placed = schedule.placed
+    refusal = _two_walks_refusal(schedule, cascades)
+    if refusal is not None:
+        return refusal
     if not cascades:
-        return schedule
+        return _chunk_refusal(schedule) or schedule
     if cascades == {"inner"} and all(q.cls != "scan" or not schedule.outer for q in placed):
         form = "row"
     elif "inner" in cascades and schedule.outer:
@@ -269,7 +274,45 @@ def _checked(schedule: Schedule, cascades: set[str]) -> Schedule | Refusal:
             walked *= axis.extent
     if walked >= 2 * ROW_LIMIT or (walked > ROW_LIMIT // 2 and parallel < 4):
         return Refusal(f"a row of {walked} elements does not stay in cache for a second walk")
-    return schedule._replace(cascade=form)
+    schedule = schedule._replace(cascade=form)
+    return _chunk_refusal(schedule) or schedule
+
+
+def _chunk_refusal(schedule: Schedule) -> Refusal | None:
+    """Why an ordered reduction would not have the chunks here that it has alone, if so."""
+    outer, inner = schedule.outer, schedule.inner
+    if inner is None:
+        return None
+    whole = bool(schedule.cascade) or any(q.cls in ("scan", "filter") for q in schedule.placed)
+    for q in schedule.placed:
+        eqn = q.root.eqn
+        if q.cls not in _ENDS or eqn is None or eqn.get("op") not in ORDERED_OPS:
+            continue
+        if eqn.inputs[0].aval.dtype.kind != "f":
+            continue
+        if outer and q.cls != "inner":
+            lost = whole and chunks.of_columns(outer, inner)[0] > 1
+        else:
+            lost = (whole or bool(outer)) and chunks.of_row(inner)[0] > 1
+        if lost:
+            return Refusal("a floating sum is cut into chunks, which the others cannot be")
+    return None
+
+
+def _two_walks_refusal(schedule: Schedule, cascades: set[str]) -> Refusal | None:
+    """Why columns whose rows are walked twice cannot share them, if so."""
+    walked = [q for q in schedule.placed if q.level == "inner"]
+    for q in walked:
+        if q.cls != "outer" or q.root.eqn is None or q.root.eqn.get("op") not in PIVOTS:
+            continue
+        apart = schedule.stages > 1 and "inner" not in cascades
+        for other in walked:
+            if apart and other.stage != q.stage:
+                continue
+            eqn = other.root.eqn
+            if other.cls != "outer" or eqn is None or eqn.primitive is p.argreduce:
+                return Refusal("columns walked twice share their rows with sums of columns alone")
+    return None
 
 
 def _in_order_refusal(schedule: Schedule) -> Refusal | None:

@@ -47,7 +47,8 @@ def fold_slack(
     fold = _fold_of(primitive, values[0], params)
     if values[0].dtype.kind != "f":
         return None if slacks[0] is None else fold.combine(np.maximum, slacks[0])
-    rules = {"sum": _sum, "prod": _prod, "max": _extremum, "min": _extremum}
+    rules = {"sum": _sum, "prod": _prod, "max": _extremum, "min": _extremum,
+             "deviations": _deviations, "expsum": _expsum, "logexpsum": _logexpsum}  # fmt: skip
     return rules[params["op"]](fold, values[0], slacks[0], result)
 
 
@@ -92,6 +93,37 @@ def _sum(fold: _Fold, value: Array, slack: Array | None, result: Array) -> Array
     out = np.where(np.isinf(carried), np.inf, rounding + carried)
     out = np.where(_any(fold, ~is_finite) & ~np.isinf(carried), 0.0, out)
     return np.where(total > info.max / 4, np.inf, out).astype(np.float64)
+
+
+def _deviations(fold: _Fold, value: Array, slack: Array | None, result: Array) -> Array:
+    """Both means err by n eps mean|x| at most, and so does every deviation from them."""
+    eps, terms = float(np.finfo(value.dtype).eps), fold.terms
+    size = np.abs(value).astype(np.longdouble)
+    error = eps * fold.combine(np.add, size) + fold.combine(np.maximum, _zeros(value, slack))
+    root = np.sqrt(np.abs(result).astype(np.longdouble) * terms)
+    out = 2 * eps * terms * np.abs(result) + 2 * root * error + 2 * terms * error**2
+    return np.where(np.isfinite(out), out, np.inf).astype(np.float64)
+
+
+def _expsum(fold: _Fold, value: Array, slack: Array | None, result: Array) -> Array:
+    """A sum of exponentials, each to 8 units; relative, so that it also holds of the logarithm."""
+    relative = _relative_of_expsum(fold, value, slack)
+    return np.where(np.isfinite(result), relative * np.abs(result), 0.0)
+
+
+def _logexpsum(fold: _Fold, value: Array, slack: Array | None, result: Array) -> Array:
+    """The logarithm of such a sum, and that to 8 units."""
+    own = 8 * np.spacing(np.abs(result)).astype(np.float64)
+    relative = _relative_of_expsum(fold, value, slack)
+    return np.where(np.isfinite(result), relative + own, 0.0)
+
+
+def _relative_of_expsum(fold: _Fold, value: Array, slack: Array | None) -> Array:
+    """Differences from the maximum round, and weigh as much as their exponentials."""
+    eps = float(np.finfo(value.dtype).eps)
+    carried = 2 * fold.combine(np.maximum, _zeros(value, slack))
+    out = eps * (fold.terms + 16) + np.expm1(np.minimum(carried, 100.0))
+    return np.where(np.isfinite(out) & (carried < 1), out, np.inf)
 
 
 def _prod(fold: _Fold, value: Array, slack: Array | None, result: Array) -> Array | None:

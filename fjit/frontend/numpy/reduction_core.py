@@ -33,6 +33,7 @@ from fjit.frontend.tracer import Tracer, extent_value, fresh
 
 DType = np.dtype[Any]
 NO_VALUE: Final[Any] = np._NoValue  # NumPy's "argument not given"
+ROW_BYTES: Final = 1 << 16  # of a row that is walked twice, the same on every machine
 
 
 class Reducer(NamedTuple):
@@ -172,6 +173,38 @@ def reduce_ufunc(
     if where is not True and where is not NO_VALUE:
         atom = _masked(ufunc, atom, where, first, reducer)
     return finish(_reduced(ufunc, reducer, atom, axes, first), x, axes, bool(keepdims), out)
+
+
+# ---- reductions in two walks --------------------------------------------------------------------
+
+
+def in_blocks(x: Tracer, axis: Any, dtype: Any, *, only_rows: bool = False) -> bool:
+    """Whether a mean and what is about it are formed block by block, not one after the other.
+
+    So they are where what the first of two walks reads, before the second begins, is longer than
+    ROW_BYTES: a row, or where columns are reduced and not `only_rows` are asked for, all rows of
+    them.
+    """
+    dtype = np.dtype(dtype)
+    if dtype not in (dtypes.F32, dtypes.F64) or np.result_type(x.dtype, dtype) != dtype:
+        return False
+    axes = reduced_axes(axis, x.ndim)
+    shape = x.static_shape
+    if not axes or any(not isinstance(e, int) for e in shape):
+        return False
+    order = iteration_order(shape, x.element_strides)
+    first = min(order.index(k) for k in axes)
+    if only_rows and order[-1] not in axes:
+        return False
+    between = math.prod(e for k in order[first:] if isinstance(e := shape[k], int))
+    return bool(between * dtype.itemsize > ROW_BYTES)
+
+
+def reduce_in_blocks(op: str, x: Tracer, axis: Any, dtype: Any, keepdims: bool) -> Any:
+    """The reduction `op` of a static, floating array, of which each block is walked twice."""
+    axes = reduced_axes(axis, x.ndim)
+    atom = ops.convert(x.atom, np.dtype(dtype))
+    return finish(current().trace.emit(p.reduce, atom, op=op, axes=axes), x, axes, keepdims)
 
 
 def _resolve(ufunc: np.ufunc, given: DType, out: Any) -> DType:

@@ -24,7 +24,9 @@ from fjit.frontend.numpy.arrays import as_dtype, as_tracer, axes_of, no_bool
 from fjit.frontend.numpy.reduction_core import (
     NO_VALUE,
     count_of,
+    in_blocks,
     kept_shape,
+    reduce_in_blocks,
     reduce_ufunc,
     reduced_axes,
 )
@@ -193,12 +195,19 @@ def var(
     mean: Any = NO_VALUE,
     correction: Any = NO_VALUE,
 ) -> Any:
-    """See np.var: the mean first, then the mean square of the deviations from it."""
+    """See np.var: the mean first, then the mean square of the deviations from it.
+
+    Rows too long to be walked twice are one reduction, block by block.
+    """
     x = as_tracer(a)
     keepdims, where = _flag(keepdims), True if where is NO_VALUE else where
     ddof = freedom(ddof, correction)
     if dtype is None:
         dtype = _inexact(x)
+    if where is True and (mean is NO_VALUE or mean is None) and in_blocks(x, axis, dtype):
+        total = reduce_in_blocks("deviations", x, axis, dtype, keepdims)
+        count = max(_count(x, axis, keepdims, where) - ddof, 0)
+        return ops.store(divide_by_count(total, count), out, "unsafe")
     if mean is NO_VALUE or mean is None:
         total = reduce_ufunc(np.add, x, axis, dtype, None, True, where=where)
         mean = divide_by_count(total, _count(x, axis, True, where))

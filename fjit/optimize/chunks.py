@@ -1,0 +1,45 @@
+"""Chunks: the parts of an axis that threads work on, from extents alone.
+
+Takes the axes that a reduction walks over, gives the number and length of its chunks. Invariant: a
+floating sum has the same chunks whatever shares its loops; the schedule refuses to share others.
+
+    sum of 10^6 elements               15 chunks of 69,632
+    column sums of 1000 rows of 1000   8 chunks of 128 rows
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from fjit.optimize.index import Axis
+
+CHUNK: Final = 1 << 16
+"""Elements that a chunk has at least."""
+BLOCKS: Final = 1 << 12
+"""Chunks of a row hold whole blocks of so many elements."""
+GROUP: Final = 16
+"""Chunks of columns hold whole groups of so many rows."""
+MOST: Final = 32
+MOST_OF_COLUMNS: Final = 8
+"""Most chunks of column reductions, whose partial results are as wide as a row."""
+
+
+def of_row(inner: Axis) -> tuple[int, int]:
+    """How many chunks the innermost axis has, and their length."""
+    return _chunks(inner.extent, inner.extent, BLOCKS, MOST)
+
+
+def of_columns(outer: tuple[Axis, ...], inner: Axis) -> tuple[int, int]:
+    """How many chunks the outermost one of several reduced axes has, and their length."""
+    total = math.prod(a.extent for a in (*outer, inner))
+    return _chunks(total, outer[0].extent, GROUP, MOST_OF_COLUMNS)
+
+
+def _chunks(total: int, extent: int, multiple: int, most: int) -> tuple[int, int]:
+    count = max(1, min(total // CHUNK, most, extent))
+    if count == 1:
+        return 1, max(extent, 1)
+    length = -(-extent // count)
+    length = -(-length // multiple) * multiple
+    return -(-extent // length), length
