@@ -20,11 +20,13 @@ from fjit.lower.build import Memory, Writer
 from fjit.lower.checks import check_count, counted
 from fjit.lower.collapse import collapsed, substitute, substitute_guard
 from fjit.lower.columns import LENGTHS, Columns, Partials
+from fjit.lower.fetching import fetch_next_row, loads_along
 from fjit.lower.keeping import keep_block, keep_row
 from fjit.lower.merging import Lengths
 from fjit.lower.nest import (
     Close,
     Linear,
+    Load,
     Loop,
     Merge,
     Nest,
@@ -72,6 +74,7 @@ class Assembler:
             if isinstance(var, Var)
         }
         self.acc = self.parts = 0
+        self.loads: list[Load] = []
         inner = self.plan.inner
         assert inner is not None
         self.inner: Axis = inner
@@ -372,9 +375,20 @@ class Assembler:
         writer.vector_axis = axis
         self._body(here, accs, stage)
         loop.unroll = self._unroll(loop, here)
+        self._fetch(loop, stage, axis)
         if self.quits:
             quitting.watch(loop, self.flag)
         writer.close(loop)
+
+    def _fetch(self, loop: Loop, stage: int, axis: Axis) -> None:
+        """In the last of several walks over a row, fetch the next one."""
+        plan = self.plan
+        if plan.cascade != "row" or not plan.rows or plan.outer:
+            return
+        if stage == 0:
+            self.loads = loads_along(self.writer, axis, loop.body)
+        elif stage == plan.stages - 1:
+            fetch_next_row(self.writer, self.loads, plan.rows[-1])
 
     def _unroll(self, loop: Loop, here: list[Placed]) -> int:
         size = len(loop.body)
