@@ -141,7 +141,7 @@ class Accumulator:
         mask = None if mask is None else self._wide(mask)
         old = self._get(self.slots[copy], self.ty)
         held = self._get(self.places[copy], self.index)
-        better = self._better(value, old, held)
+        better = self._better(value, old)
         if unsorted:
             earlier = em.icmp("slt", position, held)
             better = em.or_(better, em.and_(self._same(value, old), earlier))
@@ -150,16 +150,17 @@ class Accumulator:
         self._put(self.slots[copy], em.select(better, value, old))
         self._put(self.places[copy], em.select(better, position, held))
 
-    def _better(self, new: Val, old: Val, held: Val) -> Val:
+    def _better(self, new: Val, old: Val) -> Val:
+        """Whether a value beats the one held: beyond it, or the first NaN.
+
+        One equal to the identity, which is held first, does not: where nothing does, the position
+        stays -1, which stands for the first one.
+        """
         em = self.em
-        pair = (self.dtype, self.dtype)
         name = "gt" if self.op == "argmax" else "lt"
-        better = scalar.emit(em, name, pair, (new, old), BOOL)
-        better = em.or_(better, em.icmp("slt", held, em.const(held.ty, 0)))
         if self.dtype.kind != "f":
-            return better
-        fresh = em.fcmp("uno", new, new)
-        return em.or_(better, em.and_(fresh, em.not_(em.fcmp("uno", old, old))))
+            return scalar.emit(em, name, (self.dtype, self.dtype), (new, old), BOOL)
+        return em.and_(em.fcmp(f"u{name}", new, old), em.fcmp("ord", old, old))
 
     # ---- sums -------------------------------------------------------------------------------
     def flush(self) -> None:
@@ -216,7 +217,7 @@ class Accumulator:
         """The result."""
         words = self.close_words()
         if self.places:
-            return words[1]
+            return self.em.intrinsic("smax", WORD, words[1], self.em.const(WORD, 0))
         if not self.blocked:
             return words[0]
         return finish_sum(self.em, words, self.dtype)
@@ -274,9 +275,9 @@ class Accumulator:
         return em.or_(equal, em.and_(em.fcmp("uno", a, a), em.fcmp("uno", b, b)))
 
     def _first(self, a: tuple[Val, Val], b: tuple[Val, Val]) -> tuple[Val, Val]:
-        """The better of two candidates; the earlier one among equals (or NaNs)."""
+        """The better of two candidates, per lane; the earlier one among equals (or NaNs)."""
         em = self.em
-        wins = self._better(b[0], a[0], a[1])
+        wins = self._better(b[0], a[0])
         equal = self._same(a[0], b[0])
         earlier = em.icmp("slt", b[1], a[1])
         wins = em.or_(wins, em.and_(equal, earlier))

@@ -256,7 +256,6 @@ class _Phase(Versions):
         if nbytes < CACHE_LINE and self.copy % (CACHE_LINE // nbytes):
             return
         base = self.linear(stmt.at, stmt.dtype.itemsize)[0]
-        base = base if stmt.ahead is None else em.add(base, self.slot(stmt.ahead))
         for offset in range(0, nbytes, CACHE_LINE):
             place = em.gep(self.pointer(stmt.buffer), em.add(base, em.const(WORD, offset)))
             how = (em.const(Ty("i", 32), k) for k in (0, 3, 1))  # to read, into all caches, data

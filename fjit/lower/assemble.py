@@ -20,11 +20,13 @@ from fjit.lower.build import Memory, Writer
 from fjit.lower.checks import check_count, counted
 from fjit.lower.collapse import collapsed
 from fjit.lower.columns import LENGTHS, Columns, Partials
+from fjit.lower.fetching import fetch_next_row, loads_along
 from fjit.lower.keeping import keep_block, keep_row
 from fjit.lower.merging import Lengths
 from fjit.lower.nest import (
     Close,
     Linear,
+    Load,
     Loop,
     Merge,
     Nest,
@@ -36,7 +38,6 @@ from fjit.lower.nest import (
     short,
 )
 from fjit.lower.packing import Packing
-from fjit.lower.prefetch import fetch_ahead
 from fjit.lower.segments import cuts
 from fjit.lower.tasks import chunks_of
 from fjit.lower.tiles import MOST_TILED, TILE_COLUMNS, TILE_ROWS, crosses
@@ -76,6 +77,7 @@ class Assembler:
             if isinstance(var, Var)
         }
         self.acc = self.parts = 0
+        self.loads: list[Load] = []
         inner = self.plan.inner
         assert inner is not None
         self.inner: Axis = inner
@@ -165,7 +167,6 @@ class Assembler:
         else:
             self._block(range(plan.stages))
         writer.close(task)
-        fetch_ahead(task, writer.buffers, writer.slots)
         elements = math.prod(a.extent for a in plan.axes) * max(plan.stages, 1)
         grain = max(1, count * GRAIN // max(elements, 1))
         return Phase(task, count, grain, elements)
@@ -379,9 +380,20 @@ class Assembler:
         writer.vector_axis = axis
         self._body(here, accs, stage)
         loop.unroll = self._unroll(loop, here)
+        self._fetch(loop, stage, axis)
         if self.quits:
             quitting.watch(loop, self.flag)
         writer.close(loop)
+
+    def _fetch(self, loop: Loop, stage: int, axis: Axis) -> None:
+        """In the second of several walks over a row, fetch the next one."""
+        plan = self.plan
+        if plan.cascade != "row" or not plan.rows or plan.outer:
+            return
+        if stage == 0:
+            self.loads = loads_along(self.writer, axis, loop.body)
+        elif stage == 1:
+            fetch_next_row(self.writer, self.loads, plan.rows[-1], axis.extent)
 
     def _unroll(self, loop: Loop, here: list[Placed]) -> int:
         size = len(loop.body)

@@ -21,8 +21,9 @@ from fjit.core.ir import Var
 from fjit.core.rules import PIVOTS
 from fjit.lower import merging, order
 from fjit.lower.build import Writer
+from fjit.lower.fetching import fetch_ahead, loads_along
 from fjit.lower.merging import Merging, lengths_of, merging_of
-from fjit.lower.nest import UNIT, Close, Linear, Load, Open, Position, Prefetch, Update, Value
+from fjit.lower.nest import Close, Linear, Load, Open, Position, Update, Value
 from fjit.optimize.index import Axis
 from fjit.optimize.schedule import Placed
 
@@ -157,23 +158,9 @@ class Blocks:
             terms = self.merging(w.placed).term(value, w.pivot)
             for acc, term in zip(w.accs, terms, strict=True):
                 writer.place(Update(acc, term), writer.depth)
-        self._fetch_next()
-
-    def _fetch_next(self) -> None:
-        """Fetch the next block, whose first walk would otherwise wait for memory alone."""
-        writer, here = self.writer, self.writer.levels[-1].stmts
         axis = writer.vector_axis
         assert axis is not None
-        loads = [s for s in here if isinstance(s, Load) and (f"i{axis.number}", UNIT) in s.at.terms]
-        for load in loads:
-            if writer.buffers[load.buffer].kind != "in" or load.at.offset is None:
-                continue
-            offset = writer.slots[load.at.offset.number]
-            assert isinstance(offset, int)
-            ahead = offset + order.WALKED_TWICE * load.dtype.itemsize
-            slot = writer.extent_slot(("ahead", load.buffer, load.at), ahead)
-            at = load.at._replace(offset=slot)
-            writer.place(Prefetch(load.buffer, at, load.dtype), writer.depth)
+        fetch_ahead(writer, loads_along(writer, axis, writer.levels[-1].stmts), order.WALKED_TWICE)
 
     def after_walks(self, walked: Walked, number: Value) -> None:
         """Merge the block."""

@@ -171,16 +171,14 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Prefetch:
-    """Ask memory for the cache line `ahead` bytes behind an address; it need not be a buffer's."""
+    """Ask for a cache line of a buffer that is loaded soon; beyond the buffer's end of nothing."""
 
     buffer: int
     at: Linear
     dtype: np.dtype
-    ahead: Slot | None = None
 
     def __str__(self) -> str:
-        ahead = "" if self.ahead is None else f" + {self.ahead}"
-        return f"prefetch b{self.buffer}[{self.at}{ahead}] {dtypes.name(self.dtype)}"
+        return f"prefetch b{self.buffer}[{self.at}] {dtypes.name(self.dtype)}"
 
 
 @dataclass(frozen=True, slots=True)
