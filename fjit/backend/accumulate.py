@@ -36,10 +36,18 @@ class Accumulator:
     """One running reduction of a kernel, in stack slots that LLVM turns into registers."""
 
     def __init__(
-        self, em: Emitter, entry: list[str], op: str, dtype: np.dtype, lanes: int, unroll: int
+        self,
+        em: Emitter,
+        entry: list[str],
+        op: str,
+        dtype: np.dtype,
+        lanes: int,
+        unroll: int,
+        fast: str = "",
     ) -> None:
-        self.em, self.entry = em, entry
+        self.em, self.entry, self.fast = em, entry, fast
         self.op, self.dtype, self.lanes = op, dtype, lanes
+        self.nans = dtype.kind == "f" and fast != "nnan"  # whether they matter
         self.ordered = ordered(op, dtype)
         self.blocked = self.ordered and op == "sum"
         self.copies = unroll
@@ -120,7 +128,8 @@ class Accumulator:
     def fold(self, old: Val, value: Val) -> Val:
         """old op value."""
         name = {"sum": "add", "prod": "mul"}.get(self.op, self.op)
-        return scalar.emit(self.em, name, (self.dtype, self.dtype), (old, value), self.dtype)
+        pair = (self.dtype, self.dtype)
+        return scalar.emit(self.em, name, pair, (old, value), self.dtype, self.fast)
 
     def update_place(
         self, value: Val, mask: Val | None, copy: int, position: Val, unsorted: bool
@@ -146,7 +155,7 @@ class Accumulator:
         name = "gt" if self.op == "argmax" else "lt"
         better = scalar.emit(em, name, pair, (new, old), BOOL)
         better = em.or_(better, em.icmp("slt", held, em.const(held.ty, 0)))
-        if self.dtype.kind != "f":
+        if not self.nans:
             return better
         fresh = em.fcmp("uno", new, new)
         return em.or_(better, em.and_(fresh, em.not_(em.fcmp("uno", old, old))))
@@ -253,7 +262,7 @@ class Accumulator:
         """Whether two values are equal, or both NaN."""
         em = self.em
         equal = scalar.emit(em, "eq", (self.dtype, self.dtype), (a, b), BOOL)
-        if self.dtype.kind != "f":
+        if not self.nans:
             return equal
         return em.or_(equal, em.and_(em.fcmp("uno", a, a), em.fcmp("uno", b, b)))
 
@@ -284,10 +293,17 @@ class Lanewise:
     """A running reduction with one value per lane of the vector loop that it is opened in."""
 
     def __init__(
-        self, em: Emitter, entry: list[str], op: str, dtype: np.dtype, lanes: int, copies: int
+        self,
+        em: Emitter,
+        entry: list[str],
+        op: str,
+        dtype: np.dtype,
+        lanes: int,
+        copies: int,
+        fast: str = "",
     ) -> None:
         del copies  # each copy of the body opens and closes it anew
-        self.em, self.op, self.dtype, self.lanes = em, op, dtype, lanes
+        self.em, self.op, self.dtype, self.lanes, self.fast = em, op, dtype, lanes, fast
         self.ty = scalar.register_type(dtype, lanes)
         name = em.fresh("acc")
         entry.append(f"  {name} = alloca {self.ty}, align 64")
@@ -315,7 +331,7 @@ class Lanewise:
             value = em.select(mask, value, em.const(self.ty, self.start))  # type: ignore[arg-type]
         name = {"sum": "add", "prod": "mul"}.get(self.op, self.op)
         pair = (self.dtype, self.dtype)
-        self._put(scalar.emit(em, name, pair, (self._get(), value), self.dtype))
+        self._put(scalar.emit(em, name, pair, (self._get(), value), self.dtype, self.fast))
 
     def close(self) -> Val:
         """The lanes' values."""

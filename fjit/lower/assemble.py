@@ -435,7 +435,7 @@ class Assembler:
         eqn = q.root.eqn
         assert eqn is not None
         self.acc += 1
-        opened = Open(self.acc, order.op_of(eqn), eqn.inputs[0].aval.dtype)
+        opened = Open(self.acc, order.op_of(eqn), eqn.inputs[0].aval.dtype, fast=eqn.fast)
         self.writer.place(opened, self.writer.depth)
         return self.acc
 
@@ -526,7 +526,7 @@ class Assembler:
         words = order.column_dtypes(q)
         parts = self.partials.load(q.root.var, words, columns=True)
         old = self.columns.read(q)
-        merged = self.columns.combine(order.op_of(eqn), words[0], old, parts, unsorted=True)
+        merged = self.columns.combine(eqn, words[0], old, parts, unsorted=True)
         self.columns.write(q, merged)
 
     # ---- scans and row buffers ------------------------------------------------------------
@@ -537,7 +537,7 @@ class Assembler:
         if self.plan.outer:
             old = self.columns.read(q)
             dtype = var.aval.dtype
-            (out,) = self.columns.combine(order.op_of(eqn), dtype, old, (value,))
+            (out,) = self.columns.combine(eqn, dtype, old, (value,))
             self.columns.write(q, (out,))
         else:
             out = writer.fresh(writer.depth)

@@ -82,7 +82,7 @@ def _resolved(value: object, extents: dict[Sym, int]) -> object:
 
 
 def _apply(eqn: Eqn, operands: list[Bounded], extents: dict[Sym, int]) -> Bounded:
-    params = {key: _resolved(value, extents) for key, value in eqn.params}
+    params = {key: _resolved(value, extents) for key, value in eqn.meant}
     meaning = p.meaning(eqn.primitive)
     dtype = eqn.output.aval.dtype
     value = np.asarray(meaning(*(o.value for o in operands), **params), dtype)

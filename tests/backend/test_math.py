@@ -374,13 +374,6 @@ def test_fmod_of_the_widest_quotient() -> None:
     np.testing.assert_array_equal(got, np.fmod(x, y))
 
 
-def test_fast_flags_are_off_inside_and_restored() -> None:
-    e = Emitter(fast_flags="reassoc nnan")
-    MATH["log"](e, Val(F64, "%x"))
-    assert e.fast_flags == "reassoc nnan"
-    assert not any("reassoc" in line for line in e.lines)
-
-
 def test_no_function_calls_a_library() -> None:
     for name in MATH:
         e = Emitter()
