@@ -108,13 +108,15 @@ def _extremum(em: Emitter, wins: str, loses: str, a: Val, b: Val) -> Val:
 
 
 def larger(em: Emitter, a: Val, b: Val) -> Val:
-    """The larger of two numbers, neither NaN, in one instruction; any width."""
-    return em.select(em.fcmp("ogt", widen(em, a), widen(em, b)), a, b)
+    """The larger of two numbers, neither NaN, in one instruction; any width, zeros as maximum."""
+    pred = "oge" if a.ty.bits == 16 else "ogt"
+    return em.select(em.fcmp(pred, widen(em, a), widen(em, b)), a, b)
 
 
 def smaller(em: Emitter, a: Val, b: Val) -> Val:
-    """The smaller of two numbers, neither NaN, in one instruction; any width."""
-    return em.select(em.fcmp("olt", widen(em, a), widen(em, b)), a, b)
+    """The smaller of two numbers, neither NaN, in one instruction; any width, zeros as minimum."""
+    pred = "ole" if a.ty.bits == 16 else "olt"
+    return em.select(em.fcmp(pred, widen(em, a), widen(em, b)), a, b)
 
 
 def fmax(em: Emitter, a: Val, b: Val) -> Val:

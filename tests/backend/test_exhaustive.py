@@ -1,7 +1,8 @@
 """Elementary functions of float32 on every one of the 2**32 inputs, against NumPy's float64.
 
 The float64 value is good to 2**-52 and stands for the true one; the unit is that of the float32
-nearest to it. The largest errors met are the table in docs/numerics.md.
+nearest to it. The largest errors met are tables in docs/numerics.md: of the exact forms, and of
+those that `fastmath={"approx"}` licenses.
 """
 
 from collections.abc import Callable
@@ -18,6 +19,8 @@ FUNCTIONS = (
     "arccos", "arctan", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "cbrt", "sqrt",
 )  # fmt: skip
 BOUND = 1.0
+APPROXIMATE = tuple(n for n in FUNCTIONS if n not in ("cbrt", "sqrt"))
+APPROXIMATE_BOUND = 4.0
 # Units in the last place of a float32 with each exponent field; that of inf and NaN does not count.
 UNITS = np.ldexp(1.0, np.maximum(np.arange(256), 1) - 150)
 
@@ -56,6 +59,19 @@ def test_every_float32(name: str, record_property: Callable[[str, object], None]
     record_property("ulp", f"{top:.3f}")
     print(f"{name}: {top:.3f} ulp")
     assert top <= BOUND
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", APPROXIMATE)
+def test_every_float32_of_the_approximate_form(
+    name: str, record_property: Callable[[str, object], None]
+) -> None:
+    function = getattr(np, name)
+    fast = fjit.fuse(function, threads=1, fastmath={"approx"})
+    top = largest_error(function, fast)
+    record_property("ulp", f"{top:.3f}")
+    print(f"{name}, approx: {top:.3f} ulp")
+    assert top <= APPROXIMATE_BOUND
 
 
 def test_the_error_is_noticed() -> None:

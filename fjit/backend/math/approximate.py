@@ -285,11 +285,13 @@ def _log_add(e: Emitter, name: str, a: Val, b: Val, exact: Callable[..., Val], u
     top, low = e.select(swap, b, a), e.select(swap, a, b)
     d = e.fsub(low, top)
     odd = e.fcmp("ule", d, like(e, a, -INF))
-    d = e.fmul(d, like(e, d, unit))
+    if unit != 1.0:
+        d = e.fmul(d, like(e, d, unit))
     p = _exp_near(e, _at_least(e, d, exponential.EXP_RANGE[a.ty.bits][0]))
     more = _log1p_near(e, p, e.fadd(p, like(e, p, 1.0)))
-    value = e.fma(more, like(e, more, 1.0 / unit), top)
-    return _with_cold(e, name, odd, value, exact, a, b)
+    if unit != 1.0:
+        more = e.fmul(more, like(e, more, 1.0 / unit))  # rounded: log2(2**a + 2**a) is a + 1
+    return _with_cold(e, name, odd, e.fadd(top, more), exact, a, b)
 
 
 def asinh(e: Emitter, x: Val) -> Val:
