@@ -147,23 +147,30 @@ def negate(_: Rewriter, eqn: Eqn) -> Result:
 
 # ---- arcp ---------------------------------------------------------------------------------------
 def multiply_by_reciprocal(rw: Rewriter, eqn: Eqn) -> Result:
-    """`x / s -> x * (1 / s)`, if `s` is a constant or serves many `x`."""
+    """`x / s -> x * (1 / s)`, if `s` is a constant or serves many elements or divisions."""
     a, b = eqn.inputs
     one = literal(1.0, eqn.output.aval.dtype)
+    if is_value(a, 1.0) or (isinstance(a, Literal) and isinstance(b, Literal)):
+        return None
     if isinstance(b, Literal):
         with np.errstate(all="ignore"):
-            inverse = np.divide(one.value, b.value)
-        if not _is_normal(inverse) or isinstance(a, Literal):
-            return None
-        return Draft(p.mul, (a, literal(inverse, inverse.dtype)), {FAST: "arcp"})
-    view = rw.producer(b, p.broadcast)
-    if view is not None and view.inputs[0].aval.bound < b.aval.bound:
+            constant = np.divide(one.value, b.value)
+        inverse: Atom | None = literal(constant, constant.dtype) if _is_normal(constant) else None
+    else:
+        inverse = _shared_reciprocal(rw, one, b, eqn)
+    return None if inverse is None else Draft(p.mul, (a, inverse), {FAST: "arcp"})
+
+
+def _shared_reciprocal(rw: Rewriter, one: Literal, divisor: Atom, eqn: Eqn) -> Atom | None:
+    """1 / divisor, if it is computed less often than there are quotients."""
+    view = rw.producer(divisor, p.broadcast)
+    if view is not None and view.inputs[0].aval.bound < divisor.aval.bound:
         inner = rw.emit(p.div, one, view.inputs[0])
-        inverse_view = rw.emit(p.broadcast, inner, **dict(view.params))
-        return Draft(p.mul, (a, inverse_view), {FAST: "arcp"})
-    if b.aval.shape or not a.aval.shape:
-        return None
-    return Draft(p.mul, (a, rw.emit(p.div, one, b)), {FAST: "arcp"})
+        return rw.emit(p.broadcast, inner, **dict(view.params))
+    divisions = sum(e.primitive is p.div and e.inputs[1] is divisor for e in rw.program.eqns)
+    if divisions > 1 or (eqn.output.aval.shape and not divisor.aval.shape):
+        return rw.emit(p.div, one, divisor)
+    return None
 
 
 # ---- approx -------------------------------------------------------------------------------------
