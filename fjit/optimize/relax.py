@@ -68,17 +68,18 @@ def join_constants(rw: Rewriter, eqn: Eqn) -> Result:
     outer = _with_constant(eqn)
     if outer is None or rw.is_shared(outer[0]):
         return None
-    made = rw.producer(outer[0], p.mul if eqn.primitive is p.mul else p.add)
-    made = made or (rw.producer(outer[0], p.sub) if eqn.primitive is not p.mul else None)
+    kind = p.mul if eqn.primitive is p.mul else p.add
+    made = rw.producer(outer[0], kind)
+    if made is None and kind is p.add:
+        made = rw.producer(outer[0], p.sub)
     inner = None if made is None else _with_constant(made)
     if inner is None:
         return None
     with np.errstate(all="ignore"):
-        joined = inner[1] * outer[1] if eqn.primitive is p.mul else inner[1] + outer[1]
-    if not np.isfinite(joined) or (eqn.primitive is p.mul and not _is_normal(joined)):
+        joined = inner[1] * outer[1] if kind is p.mul else inner[1] + outer[1]
+    if not np.isfinite(joined) or (kind is p.mul and not _is_normal(joined)):
         return None
-    primitive = p.mul if eqn.primitive is p.mul else p.add
-    return Draft(primitive, (inner[0], literal(joined, joined.dtype)), {FAST: "reassoc"})
+    return Draft(kind, (inner[0], literal(joined, joined.dtype)), {FAST: "reassoc"})
 
 
 def _with_constant(eqn: Eqn) -> tuple[Atom, Any] | None:
