@@ -32,6 +32,7 @@ from fjit.backend.math.core import (
     flip_sign,
     int_like,
     like,
+    outlined,
     outside,
     patched,
     poly,
@@ -87,18 +88,45 @@ EXP2_FAR = {32: 94.0, 64: 958.0}
 LIFT = {32: 32, 64: 64}  # the smallest subnormal times 2**LIFT is normal
 EXPM1_FAR = {32: 88.0, 64: 709.0}
 ROOT = {32: (2.0**-50, 2.0**60), 64: (2.0**-450, 2.0**500)}  # squares neither over- nor underflow
+PART_BITS = 512
 LOG10_2, LOG10_E = 0.3010299956639812, 0.4342944819032518
 
 
 def _with_cold(
     e: Emitter, name: str, odd: Val, value: Val, exact: Callable[..., Val], *args: Val
 ) -> Val:
-    """`value`, and in lanes that are `odd` the exact form, which runs only if there are any."""
+    """`value`, and in lanes that are `odd` the exact form, which runs only if there are any.
+
+    The exact form is written for one register and called for each, since every kernel compiles it
+    (a kernel of log in float64: 58 ms with the exact form for 32 lanes, 42 with that for 8).
+    """
 
     def write(sub: Emitter, odd: Val, value: Val, *args: Val) -> Val:
         return sub.select(odd, exact(sub, *args), value)
 
-    return patched(e, f"approx_{name}", odd, value, (odd, value, *args), write)
+    def in_parts(sub: Emitter, odd: Val, value: Val, *args: Val) -> Val:
+        size = min(value.ty.lanes, PART_BITS // value.ty.bits)
+        if size == value.ty.lanes:
+            return write(sub, odd, value, *args)
+        whole = (odd, value, *args)
+        parts = [[_lanes(sub, v, k, size) for v in whole] for k in range(0, odd.ty.lanes, size)]
+        helper = outlined(sub, f"approx_{name}_cold", parts[0], value.ty.with_lanes(size), write)
+        results = [sub.call_struct(helper, (p[1].ty,), *p)[0] for p in parts]
+        return _joined(sub, results)
+
+    return patched(e, f"approx_{name}", odd, value, (odd, value, *args), in_parts)
+
+
+def _lanes(e: Emitter, v: Val, first: int, size: int) -> Val:
+    return e.shuffle(v, v, range(first, first + size))
+
+
+def _joined(e: Emitter, parts: list[Val]) -> Val:
+    """Vectors one after the other, by pairs."""
+    while len(parts) > 1:
+        indices = range(2 * parts[0].ty.lanes)
+        parts = [e.shuffle(a, b, indices) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
 
 
 def _at_least(e: Emitter, x: Val, low: float) -> Val:
