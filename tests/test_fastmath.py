@@ -14,6 +14,7 @@ import pytest
 
 import fjit
 from fjit.api import FLAGS
+from fjit.backend import cpu
 from fjit.core import primitives as p
 from fjit.core.ir import Eqn
 from fjit.errors import FjitValueError
@@ -22,7 +23,8 @@ from fjit.optimize.rewrite import Draft, Rewriter
 from fjit.oracle.check import FUSED, NATURAL, UNFUSED, check_paths
 from fjit.oracle.choose import seeded
 from fjit.oracle.programs import build
-from fjit.runtime.jit import cache_key
+from fjit.runtime.jit import assembly, cache_key
+from fjit.target import CPU_TARGETS
 from fjit.testing import check
 
 RNG = np.random.default_rng(5)
@@ -207,6 +209,14 @@ def test_fused_and_unfused_agree_bit_for_bit() -> None:
     for a, b in zip(fused, unfused, strict=True):
         np.testing.assert_array_equal(a, b)
     check_paths(fjit.fuse(f, **options), SINGLE, {}, [NATURAL, UNFUSED])
+
+
+@pytest.mark.parametrize("name", ["avx512", "avx2", "neon"])
+def test_every_architecture_gets_the_forms(name: str) -> None:
+    fused = fjit.fuse(lambda x: np.exp(x) * x + np.maximum(x, 2), fastmath=FLAGS)
+    (nest,) = fused.lower(SINGLE[0]).nests
+    code = assembly(cpu.emit(nest, CPU_TARGETS[name]), CPU_TARGETS[name])
+    assert re.search(r"vfmadd\d+ps|fmla", code)
 
 
 # The keyword
