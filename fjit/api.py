@@ -8,7 +8,7 @@ runs compiled kernels ever after.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any, Final, ParamSpec, TypeVar, overload
 
@@ -21,9 +21,10 @@ from fjit.errors import FjitTypeError, FjitValueError
 from fjit.frontend.tracer import Tracer, from_atom
 from fjit.fused import Fused
 from fjit.optimize.pipeline import optimize
+from fjit.optimize.relax import FLAGS
 
-__all__ = ["FUSIONS", "TARGETS", "CacheInfo", "Choices", "Entry", "Fused", "barrier", "fuse",
-           "make_program", "with_width"]  # fmt: skip
+__all__ = ["FLAGS", "FUSIONS", "TARGETS", "CacheInfo", "Choices", "Entry", "Fused", "barrier",
+           "fuse", "make_program", "with_width"]  # fmt: skip
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,6 +39,7 @@ def _checked(
     fusion: str | Callable[[Any], bool],
     threads: int | None,
     cache: bool,
+    fastmath: Collection[str],
 ) -> Choices:
     """The options, or FjitValueError with the good values."""
     if target not in TARGETS:
@@ -57,7 +59,12 @@ def _checked(
             "parameter, or a tuple of names"
         )
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-    return Choices(target, names, fusion, threads, bool(cache))
+    good = isinstance(fastmath, (list, tuple, set, frozenset))
+    if not good or not all(flag in FLAGS for flag in fastmath):
+        raise FjitValueError(
+            f"fastmath={fastmath!r} is not known; good values: a set of {', '.join(FLAGS)}"
+        )
+    return Choices(target, names, fusion, threads, bool(cache), fastmath=frozenset(fastmath))
 
 
 @overload
@@ -72,6 +79,7 @@ def fuse(
     fusion: str | Callable[[Any], bool] = "auto",
     threads: int | None = None,
     cache: bool = True,
+    fastmath: Collection[str] = (),
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 def fuse(
     function: Any = None,
@@ -82,6 +90,7 @@ def fuse(
     fusion: str | Callable[[Any], bool] = "auto",
     threads: int | None = None,
     cache: bool = True,
+    fastmath: Collection[str] = (),
 ) -> Any:
     """Compile a function of NumPy arrays into fused kernels that return the same numbers.
 
@@ -94,6 +103,8 @@ def fuse(
             from a candidate Decision to bool.
         threads: Most threads to use; None for the limits of OMP_NUM_THREADS and threadpoolctl.
         cache: Whether machine code is kept on disk.
+        fastmath: Flags that trade exactness for speed, each for what docs/numerics.md says:
+            "contract", "reassoc", "nnan", "ninf", "nsz", "arcp", "approx". Empty by default.
 
     Returns:
         A callable with the same signature, and `explain`, `lower`, `cache_info`, `cache_clear`.
@@ -106,7 +117,7 @@ def fuse(
     >>> f(np.ones(3))
     np.float64(6.0)
     """
-    choices = _checked(target, static_argnames, fusion, threads, cache)
+    choices = _checked(target, static_argnames, fusion, threads, cache, fastmath)
     if function is None:
         return lambda f: Fused(f, choices)
     if not callable(function):
@@ -134,7 +145,7 @@ def make_program(function: Callable[..., Any]) -> Callable[..., Program]:
     fused = function if isinstance(function, Fused) else Fused(function, Choices())
 
     def program(*args: Any, **keywords: Any) -> Program:
-        return optimize(fused.trace(*args, **keywords))
+        return optimize(fused.trace(*args, **keywords), fused.choices.fastmath)
 
     return program
 

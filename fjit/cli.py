@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from fjit.api import FUSIONS, TARGETS, Fused, fuse
+from fjit.api import FLAGS, FUSIONS, TARGETS, Fused, fuse
 from fjit.compare import explain
 from fjit.core import dtypes
 from fjit.report import doctor, terminal
@@ -95,6 +95,8 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
         help="arguments: f32[4096,1024] makes an array; 3.0, 'text' mean themselves")  # fmt: skip
     add("--target", choices=TARGETS, help="what to compile for")
     add("--fusion", choices=FUSIONS, help="how to decide what shares a kernel")
+    add("--fastmath", nargs="+", choices=FLAGS, metavar="FLAG",
+        help="what may be traded for speed: " + ", ".join(FLAGS))  # fmt: skip
     add("--compare", nargs="+", default=[], metavar="PLAN", help="plans to show side by side")
     add("--measure", action="store_true", help="time each kernel by itself")
     add("--no-compile", action="store_true", help="predict only, without LLVM")
@@ -104,6 +106,7 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_explain)
 
 
+EXPLAINED = ("target", "fusion", "fastmath")
 _STAGES = {
     "program": "the traced program",
     "nest": "the loop tree of each kernel",
@@ -149,7 +152,7 @@ def _bench(words: list[str]) -> int:
 def _explain(options: argparse.Namespace) -> int:
     function = load(options.function)
     arguments = [argument(text, k) for k, text in enumerate(options.args)]
-    chosen = {k: getattr(options, k) for k in ("target", "fusion") if getattr(options, k)}
+    chosen = {k: getattr(options, k) for k in EXPLAINED if getattr(options, k)}
     if not isinstance(function, Fused):
         function = fuse(function, **chosen)
     elif chosen:

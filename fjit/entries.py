@@ -54,6 +54,7 @@ class Choices:
     threads: int | None = None
     cache: bool = True
     width: int = 0
+    fastmath: frozenset[str] = frozenset()
 
 
 class Call(NamedTuple):

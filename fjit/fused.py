@@ -318,7 +318,7 @@ class Fused(native.NativeCallable):
             call = self._take_apart(*tree.unflatten(call.spec, call.values))
         check_ranges(traced, call.leaves)
         self._traces += 1
-        program = own_outputs(optimize(traced.program))
+        program = own_outputs(optimize(traced.program, self.choices.fastmath))
         arguments = list(call.leaves)
         for position in range(len(arguments), len(program.inputs)):
             arguments.append(traced.captures[position].array)
@@ -419,9 +419,13 @@ class Fused(native.NativeCallable):
 
         choices = self.choices
         native = choices.target != "interpreter"
-        picked = lowered.Choices(native, choices.width, choices.threads, choices.cache)
+        picked = lowered.Choices(
+            native, choices.width, choices.threads, choices.cache, choices.fastmath
+        )
         name = getattr(self.function, "__qualname__", repr(self.function))
-        return lowered.Lowered(name, entry.program, entry.plan, entry.memory, picked, finish)
+        return lowered.Lowered(
+            name, entry.program, entry.plan, entry.memory, picked, finish, entry.traced.program
+        )
 
     def cache_info(self) -> CacheInfo:
         """Counts and costs so far; see CacheInfo."""

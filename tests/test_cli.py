@@ -86,6 +86,7 @@ def test_explain_options(run: Run) -> None:
     assert "1 kernel for" in run(*words, "--no-compile")[1]
     assert "3 kernels for" in run(*words, "--fusion", "none", "--no-compile")[1]
     assert "interpreter" in run(*words, "--target", "interpreter")[1]
+    assert "fastmath" in run(*words, "--fastmath", "contract", "nnan", "--no-compile")[1]
     code, out, _ = run(*words, "--compare", "auto", "none", "--no-compile")
     assert code == 0 and "fusion plans compared" in out
     assert run("explain", "physics:Group.member", "--args", "i32[5]")[0] == 0

@@ -36,10 +36,18 @@ class Accumulator:
     """One running reduction of a kernel, in stack slots that LLVM turns into registers."""
 
     def __init__(
-        self, em: Emitter, entry: list[str], op: str, dtype: np.dtype, lanes: int, unroll: int
+        self,
+        em: Emitter,
+        entry: list[str],
+        op: str,
+        dtype: np.dtype,
+        lanes: int,
+        unroll: int,
+        fast: str = "",
     ) -> None:
-        self.em, self.entry = em, entry
+        self.em, self.entry, self.fast = em, entry, fast
         self.op, self.dtype, self.lanes = op, dtype, lanes
+        self.nans = dtype.kind == "f" and fast != "nnan"  # whether they matter
         self.ordered = ordered(op, dtype)
         self.blocked = self.ordered and op == "sum"
         self.copies = unroll
@@ -120,7 +128,8 @@ class Accumulator:
     def fold(self, old: Val, value: Val) -> Val:
         """old op value."""
         name = {"sum": "add", "prod": "mul"}.get(self.op, self.op)
-        return scalar.emit(self.em, name, (self.dtype, self.dtype), (old, value), self.dtype)
+        pair = (self.dtype, self.dtype)
+        return scalar.emit(self.em, name, pair, (old, value), self.dtype, self.fast)
 
     def decided(self) -> Val:
         """Whether no further value changes any (an element holds) or all (one does not)."""
@@ -158,7 +167,7 @@ class Accumulator:
         """
         em = self.em
         name = "gt" if self.op == "argmax" else "lt"
-        if self.dtype.kind != "f":
+        if not self.nans:
             return scalar.emit(em, name, (self.dtype, self.dtype), (new, old), BOOL)
         return em.and_(em.fcmp(f"u{name}", new, old), em.fcmp("ord", old, old))
 
@@ -270,7 +279,7 @@ class Accumulator:
         """Whether two values are equal, or both NaN."""
         em = self.em
         equal = scalar.emit(em, "eq", (self.dtype, self.dtype), (a, b), BOOL)
-        if self.dtype.kind != "f":
+        if not self.nans:
             return equal
         return em.or_(equal, em.and_(em.fcmp("uno", a, a), em.fcmp("uno", b, b)))
 
@@ -301,10 +310,17 @@ class Lanewise:
     """A running reduction with one value per lane of the vector loop that it is opened in."""
 
     def __init__(
-        self, em: Emitter, entry: list[str], op: str, dtype: np.dtype, lanes: int, copies: int
+        self,
+        em: Emitter,
+        entry: list[str],
+        op: str,
+        dtype: np.dtype,
+        lanes: int,
+        copies: int,
+        fast: str = "",
     ) -> None:
         del copies  # each copy of the body opens and closes it anew
-        self.em, self.op, self.dtype, self.lanes = em, op, dtype, lanes
+        self.em, self.op, self.dtype, self.lanes, self.fast = em, op, dtype, lanes, fast
         self.ty = scalar.register_type(dtype, lanes)
         name = em.fresh("acc")
         entry.append(f"  {name} = alloca {self.ty}, align 64")
@@ -332,7 +348,7 @@ class Lanewise:
             value = em.select(mask, value, em.const(self.ty, self.start))  # type: ignore[arg-type]
         name = {"sum": "add", "prod": "mul"}.get(self.op, self.op)
         pair = (self.dtype, self.dtype)
-        self._put(scalar.emit(em, name, pair, (self._get(), value), self.dtype))
+        self._put(scalar.emit(em, name, pair, (self._get(), value), self.dtype, self.fast))
 
     def close(self) -> Val:
         """The lanes' values."""

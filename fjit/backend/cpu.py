@@ -89,7 +89,9 @@ class _Phase(Versions):
             return
         if stmt.op == "pow" and stmt.dtype.kind == "i":
             self._note_negative_powers(stmt, args)
-        self.values[stmt.out] = scalar.emit(self.em, stmt.op, stmt.operand_dtypes, args, stmt.dtype)
+        self.values[stmt.out] = scalar.emit(
+            self.em, stmt.op, stmt.operand_dtypes, args, stmt.dtype, stmt.fast
+        )
 
     def _note_negative_powers(self, stmt: n.Let, args: tuple[Val, ...]) -> None:
         """Integers to negative powers are an error in NumPy."""
@@ -367,7 +369,7 @@ class _Phase(Versions):
         if acc is None or (stmt.lanewise and acc.lanes != self.lanes):  # the end may be narrower
             copies = self.plan_copies.get(stmt.acc, 1)
             kind = Lanewise if stmt.lanewise else Accumulator
-            acc = kind(self.em, self.entry, stmt.op, stmt.dtype, self.lanes, copies)
+            acc = kind(self.em, self.entry, stmt.op, stmt.dtype, self.lanes, copies, stmt.fast)
             self.accs[stmt.acc] = acc
         start: object = start_value(stmt.op, stmt.dtype)
         if stmt.op == "sum" and stmt.dtype.kind == "f" and stmt.acc in self.scans:

@@ -2,8 +2,8 @@
 
 Takes: calls such as `e.fadd(a, b)`, one per instruction, on typed values.
 Gives: the text of one function, its helpers and the declarations it needs.
-Invariant: an operation is strict IEEE arithmetic unless `fast_flags` says otherwise, and the two
-operands of a binary operation have one type; a scalar beside a vector is splatted first.
+Invariant: an operation is strict IEEE arithmetic, and the two operands of a binary operation have
+one type; a scalar beside a vector is splatted first.
 
 Before, in Python, with `x` a `<4 x float>`::
 
@@ -51,10 +51,6 @@ def _binary(op: str) -> Callable[["Emitter", Val, Val], Val]:
     return emit
 
 
-def _fp_binary(op: str) -> Callable[["Emitter", Val, Val], Val]:
-    return lambda self, a, b: _binary(self._fp(op))(self, a, b)
-
-
 def _unary(name: str) -> Callable[["Emitter", Val], Val]:
     return lambda self, a: self.intrinsic(name, a.ty, a)
 
@@ -77,16 +73,11 @@ class Emitter(Memory):
     """
 
     def __init__(
-        self,
-        dialect: str = "opaque",
-        fast_flags: str = "",
-        hardware_half: bool = True,
-        hardware_scale: bool = False,
+        self, dialect: str = "opaque", hardware_half: bool = True, hardware_scale: bool = False
     ) -> None:
         if dialect != "opaque":
             raise ValueError(f"unknown LLVM dialect {dialect!r}; good values: 'opaque'")
         self.dialect = dialect
-        self.fast_flags = fast_flags
         self.hardware_half = hardware_half
         self.hardware_scale = hardware_scale
         self.lines: list[str] = []
@@ -96,7 +87,7 @@ class Emitter(Memory):
 
     def nested(self) -> "Emitter":
         """Start the body of a helper; it shares declarations and helpers with this function."""
-        inner = Emitter(self.dialect, "", self.hardware_half, self.hardware_scale)
+        inner = Emitter(self.dialect, self.hardware_half, self.hardware_scale)
         inner.declares, inner.helpers = self.declares, self.helpers
         return inner
 
@@ -242,18 +233,15 @@ class Emitter(Memory):
 
     # Floating point
 
-    def _fp(self, op: str) -> str:
-        return f"{op} {self.fast_flags}" if self.fast_flags else op
-
-    fadd = _fp_binary("fadd")  # a + b
-    fsub = _fp_binary("fsub")  # a - b
-    fmul = _fp_binary("fmul")  # a * b
-    fdiv = _fp_binary("fdiv")  # a / b
-    frem = _fp_binary("frem")  # Remainder with the sign of `a`; LLVM turns it into a library call
+    fadd = _binary("fadd")  # a + b
+    fsub = _binary("fsub")  # a - b
+    fmul = _binary("fmul")  # a * b
+    fdiv = _binary("fdiv")  # a / b
+    frem = _binary("frem")  # Remainder with the sign of `a`; LLVM turns it into a library call
 
     def fneg(self, a: Val) -> Val:
         """-a, a flip of the sign bit."""
-        return self.inst(a.ty, f"{self._fp('fneg')} {a.ty} {a.ref}")
+        return self.inst(a.ty, f"fneg {a.ty} {a.ref}")
 
     def fma(self, a: Val, b: Val, c: Val) -> Val:
         """a * b + c, rounded once."""
@@ -276,7 +264,7 @@ class Emitter(Memory):
     def fcmp(self, pred: str, a: Val, b: Val) -> Val:
         """Compare floats; `pred` as in LLVM: oeq, olt, une, uno, ..."""
         a, b = self._same(a, b)
-        return self.inst(a.ty.as_bool, f"{self._fp('fcmp')} {pred} {a.ty} {a.ref}, {b.ref}")
+        return self.inst(a.ty.as_bool, f"fcmp {pred} {a.ty} {a.ref}, {b.ref}")
 
     # Integers
 
@@ -337,9 +325,8 @@ class Emitter(Memory):
         if name not in self.declares and name not in self.helpers:
             types = ", ".join([str(v.ty) for v in vals])
             self.declares[name] = f"declare {result} @{name}({types})"
-        flags = self.fast_flags if ret_ty is not None and ret_ty.kind == "f" else ""
         args = ", ".join([f"{v.ty} {v.ref}" for v in vals])
-        text = f"call {flags + ' ' if flags else ''}{result} @{name}({args})"
+        text = f"call {result} @{name}({args})"
         if ret_ty is not None:
             return self.inst(ret_ty, text)
         self.stmt(text)

@@ -107,6 +107,18 @@ def _extremum(em: Emitter, wins: str, loses: str, a: Val, b: Val) -> Val:
     return em.select(isnan(em, a), a, em.select(em.fcmp(wins, a, b), a, b))
 
 
+def larger(em: Emitter, a: Val, b: Val) -> Val:
+    """The larger of two numbers, neither NaN, in one instruction; any width, zeros as maximum."""
+    pred = "oge" if a.ty.bits == 16 else "ogt"
+    return em.select(em.fcmp(pred, widen(em, a), widen(em, b)), a, b)
+
+
+def smaller(em: Emitter, a: Val, b: Val) -> Val:
+    """The smaller of two numbers, neither NaN, in one instruction; any width, zeros as minimum."""
+    pred = "ole" if a.ty.bits == 16 else "olt"
+    return em.select(em.fcmp(pred, widen(em, a), widen(em, b)), a, b)
+
+
 def fmax(em: Emitter, a: Val, b: Val) -> Val:
     """The larger of those that are no NaN."""
     return _numeric_extremum(em, "olt", a, b)

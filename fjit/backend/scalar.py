@@ -21,7 +21,7 @@ from fjit.backend import casts, floats, integers
 from fjit.backend.casts import memory_type as memory_type
 from fjit.backend.casts import register_type as register_type
 from fjit.backend.emitter import Emitter, Val
-from fjit.backend.math.table import MATH
+from fjit.backend.math.table import APPROXIMATE, FINITE, MATH
 from fjit.errors import InternalError
 
 Emit = Callable[..., Val]  # (em, dtype, *values) -> value
@@ -151,36 +151,48 @@ ROWS: dict[str, Row] = {
     "nextafter":  Row(None,         None,           _p(_f.nextafter)),
     "logaddexp":  Row(None,         None,           _m("logaddexp")),
     "logaddexp2": Row(None,         None,           _m("logaddexp2")),
+    "fma":        Row(None,         None,           _w(E.fma)),
     "select":     Row(_p(E.select), _p(E.select),   _p(E.select)),
+}
+
+# What a fastmath flag makes of a float operation; what has no row here is as it is without.
+FORMS: dict[tuple[str, str], Emit] = {
+    # name      flag
+    ("max",     "nnan"): _p(_f.larger),
+    ("min",     "nnan"): _p(_f.smaller),
+    ("fmax",    "nnan"): _p(_f.larger),
+    ("fmin",    "nnan"): _p(_f.smaller),
+    **{(name, "ninf"): _w(function) for name, function in FINITE.items()},
+    **{(name, "approx"): _w(function) for name, function in APPROXIMATE.items()},
 }
 # fmt: on
 
 
-FAST = ("add", "sub", "mul", "div", "sqrt")
-"""The only primitives that fastmath flags change: isnan and casts go on seeing NaN under `nnan`."""
-
-
 def emit(
-    em: Emitter, op: str, dtypes: tuple[np.dtype, ...], args: tuple[Val, ...], result: np.dtype
+    em: Emitter,
+    op: str,
+    dtypes: tuple[np.dtype, ...],
+    args: tuple[Val, ...],
+    result: np.dtype,
+    fast: str = "",
 ) -> Val:
     """Append the instructions of elementwise primitive `op` and return its value.
 
     `dtypes` are those of the operands and `result` that of the value. Scalars beside vectors are
-    splatted; all scalars give a scalar. A missing row is an InternalError.
+    splatted; all scalars give a scalar. A fastmath flag in `fast` picks the form it has in FORMS.
+    A missing row is an InternalError.
     """
     lanes = max([arg.ty.lanes for arg in args])
     vals = [em.splat(arg, lanes) for arg in args] if lanes > 1 else list(args)
-    flags = em.fast_flags
-    em.fast_flags = flags if op in FAST else ""
     if op == "convert":
-        value = casts.convert(em, dtypes[0], vals[0], result)
-    else:
-        value = _function(op, dtypes[-1])(em, dtypes[-1], *vals)
-    em.fast_flags = flags
-    return value
+        return casts.convert(em, dtypes[0], vals[0], result)
+    return _function(op, dtypes[-1], fast)(em, dtypes[-1], *vals)
 
 
-def _function(op: str, dtype: np.dtype[Any]) -> Emit:
+def _function(op: str, dtype: np.dtype[Any], fast: str) -> Emit:
+    form = FORMS.get((op, fast)) if dtype.kind == "f" else None
+    if form is not None:
+        return form
     row = ROWS.get(op)
     if row is None:
         raise InternalError(f"{op}: no row in {TABLE_FILE}")

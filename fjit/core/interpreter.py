@@ -36,7 +36,7 @@ def _eval(eqn: Eqn, operands: list[Any], bound: Bound, env: Env) -> tuple[Any, .
     program = eqn.get("program")
     if isinstance(program, Program):
         return _run(program, operands, bound)
-    params = {key: _resolve(value, bound, env) for key, value in eqn.params}
+    params = {key: _resolve(value, bound, env) for key, value in eqn.meant}
     with np.errstate(all="ignore"):
         result = p.meaning(eqn.primitive)(*operands, **params)
     return (np.asarray(result, dtype=eqn.output.aval.dtype),)

@@ -14,7 +14,7 @@ Invariant: an equation's inputs are program inputs, literals or outputs of earli
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -121,6 +121,12 @@ class Source(NamedTuple):
 
 Params = tuple[tuple[str, object], ...]
 
+FAST: Final = "fast"
+"""The parameter that names the fastmath flag which lets an equation take a cheaper form.
+
+It is no part of the equation's meaning: the interpreter passes over it.
+"""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Eqn:
@@ -143,6 +149,16 @@ class Eqn:
     def get(self, key: str, default: object = None) -> object:
         """The parameter called `key`, or `default`."""
         return next((value for name, value in self.params if name == key), default)
+
+    @property
+    def fast(self) -> str:
+        """The fastmath flag that lets this equation take a cheaper form, or nothing."""
+        return str(self.get(FAST, ""))
+
+    @property
+    def meant(self) -> Params:
+        """The parameters that the primitive's meaning takes."""
+        return tuple(item for item in self.params if item[0] != FAST)
 
     @property
     def output(self) -> Var:

@@ -39,9 +39,12 @@ def common_shape(avals: tuple[Aval, ...]) -> Shape:
 
 
 def elementwise(kinds: str, arity: int, result: np.dtype | None) -> Callable[..., Aval]:
-    """A rule for `arity` operands of one dtype whose kind is in `kinds`."""
+    """A rule for `arity` operands of one dtype whose kind is in `kinds`.
 
-    def rule(*avals: Aval) -> Aval:
+    `fast`, here and below, names the fastmath flag that lets the equation take a cheaper form.
+    """
+
+    def rule(*avals: Aval, fast: str = "") -> Aval:
         if len(avals) != arity:
             raise _refuse(f"{len(avals)} operands, expected {arity}")
         dtype = avals[0].dtype
@@ -195,7 +198,9 @@ def reduced_shape(a: Aval, axes: tuple[int, ...]) -> tuple[Extent, ...]:
     return tuple(e for k, e in enumerate(a.shape) if k not in axes)
 
 
-def reduce(a: Aval, *, op: str, axes: tuple[int, ...], checked: bool = True) -> Aval:
+def reduce(
+    a: Aval, *, op: str, axes: tuple[int, ...], checked: bool = True, fast: str = ""
+) -> Aval:
     """Reduction over `axes`; floating sums use the fixed tree of docs/numerics.md.
 
     `deviations` is the sum of the squared deviations from the mean, `expsum` that of exp(a - max),
@@ -213,7 +218,7 @@ def reduce(a: Aval, *, op: str, axes: tuple[int, ...], checked: bool = True) -> 
     return Aval(reduced_shape(a, axes), a.dtype)
 
 
-def argreduce(a: Aval, *, op: str, axes: tuple[int, ...]) -> Aval:
+def argreduce(a: Aval, *, op: str, axes: tuple[int, ...], fast: str = "") -> Aval:
     """First position of the extremum over `axes`, counted in C order over them; int64."""
     if op not in ARG_OPS:
         raise _refuse(f"argreduce[{op}]")
@@ -222,7 +227,7 @@ def argreduce(a: Aval, *, op: str, axes: tuple[int, ...]) -> Aval:
     return Aval(reduced_shape(a, axes), dtypes.I64)
 
 
-def cumulate(a: Aval, *, op: str, axis: int) -> Aval:
+def cumulate(a: Aval, *, op: str, axis: int, fast: str = "") -> Aval:
     """Running reduction along `axis`."""
     if op not in CUMULATIVE_OPS or not 0 <= axis < a.ndim:
         raise _refuse(f"cumulate[{op}] of {a} along {axis}")

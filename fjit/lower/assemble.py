@@ -475,7 +475,8 @@ class Assembler:
         if order.in_two_walks(q):
             self.blocks.begin(q)
             return 0
-        opened = Open(self._number(), order.op_of(eqn), eqn.inputs[0].aval.dtype)
+        dtype = eqn.inputs[0].aval.dtype
+        opened = Open(self._number(), order.op_of(eqn), dtype, fast=eqn.fast)
         self.writer.place(opened, self.writer.depth)
         return self.acc
 
@@ -581,7 +582,7 @@ class Assembler:
             self.columns.merge(q, parts, lengths)
             return
         old = self.columns.read(q)
-        merged = self.columns.combine(order.op_of(eqn), words[0], old, parts, unsorted=True)
+        merged = self.columns.combine(eqn, words[0], old, parts, unsorted=True)
         self.columns.write(q, merged)
 
     # ---- scans ----------------------------------------------------------------------------
@@ -592,7 +593,7 @@ class Assembler:
         if self.plan.outer:
             old = self.columns.read(q)
             dtype = var.aval.dtype
-            (out,) = self.columns.combine(order.op_of(eqn), dtype, old, (value,))
+            (out,) = self.columns.combine(eqn, dtype, old, (value,))
             self.columns.write(q, (out,))
         else:
             out = writer.fresh(writer.depth)

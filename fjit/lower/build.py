@@ -243,10 +243,10 @@ class Writer:
         return self.remember(key, out)
 
     def let(self, op: str, args: tuple[Value, ...], types: tuple[np.dtype, ...], dtype: np.dtype,
-            depth: int = 0) -> Value:  # fmt: skip
+            fast: str = "") -> Value:  # fmt: skip
         """An elementwise operation, placed where its operands are known."""
-        out = self.fresh(max([self.depths[a] for a in args] + [depth]))
-        self.place(Let(out, op, args, types, dtype), self.depths[out])
+        out = self.fresh(max([self.depths[a] for a in args], default=0))
+        self.place(Let(out, op, args, types, dtype, fast), self.depths[out])
         return out
 
     def both(self, a: Value | None, b: Value | None) -> Value | None:
@@ -309,7 +309,7 @@ class Writer:
                     self.value(a, demand.operand_indices(a, at), under) for a in eqn.inputs
                 )
                 types = tuple(a.aval.dtype for a in eqn.inputs)
-                out = self.let(eqn.primitive.name, operands, types, atom.aval.dtype)
+                out = self.let(eqn.primitive.name, operands, types, atom.aval.dtype, eqn.fast)
             else:
                 out = self._view(demand.step(eqn, at), under)
         return self.remember((atom, at, under), out)

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from fjit.core import dtypes
-from fjit.core.ir import Aval, Var
+from fjit.core.ir import Aval, Eqn, Var
 from fjit.core.meanings import start_value
 from fjit.core.rules import PIVOTS
 from fjit.lower import order
@@ -145,7 +145,7 @@ class Columns:
             new, unsorted = (value, self.writer.position(place)), not order.rises(place, axes)
         old = self.read(q, group)
         word = self.words(q, group)[0]
-        folded = self.combine(order.op_of(eqn), word, old, new, guard, unsorted=unsorted)
+        folded = self.combine(eqn, word, old, new, guard, unsorted=unsorted)
         self.write(q, folded, group)
 
     def fold_groups(self, placed: list[Placed]) -> None:
@@ -166,12 +166,11 @@ class Columns:
         dtype = eqn.inputs[0].aval.dtype
         if word != dtype:
             value = self.writer.let("convert", (value,), (dtype,), word)
-        op = order.op_of(eqn)
-        self.write(q, self.combine(op, word, self.read(q), (value,)))
+        self.write(q, self.combine(eqn, word, self.read(q), (value,)))
 
     def combine(
         self,
-        op: str,
+        eqn: Eqn,
         dtype: np.dtype,
         old: tuple[Value, ...],
         new: tuple[Value, ...],
@@ -179,16 +178,17 @@ class Columns:
         *,
         unsorted: bool = False,
     ) -> tuple[Value, ...]:
-        """old op new, elementwise; old where the guard does not hold.
+        """old op new, elementwise, by a reduction's op; old where the guard does not hold.
 
         `unsorted` if the new position may come before the old one.
         """
-        writer = self.writer
+        writer, op = self.writer, order.op_of(eqn)
         pair = (dtype, dtype)
         if op.startswith("arg"):
-            better = self._better(op, dtype, old, new)
+            nans = dtype.kind == "f" and eqn.fast != "nnan"
+            better = self._better(op, dtype, old, new, nans)
             if unsorted:
-                earlier = self._earlier(dtype, old, new)
+                earlier = self._earlier(dtype, old, new, nans)
                 better = writer.let("or", (better, earlier), (BOOL, BOOL), BOOL)
             if guard is not None:
                 better = writer.let("and", (better, guard), (BOOL, BOOL), BOOL)
@@ -197,13 +197,13 @@ class Columns:
                 writer.let("select", (better, new[1], old[1]), (BOOL, I64, I64), I64),
             )
         name = {"sum": "add", "prod": "mul"}.get(op, op)
-        result = writer.let(name, (old[0], new[0]), pair, dtype)
+        result = writer.let(name, (old[0], new[0]), pair, dtype, eqn.fast)
         if guard is not None:
             result = writer.let("select", (guard, result, old[0]), (BOOL, *pair), dtype)
         return (result,)
 
     def _better(
-        self, op: str, dtype: np.dtype, old: tuple[Value, ...], new: tuple[Value, ...]
+        self, op: str, dtype: np.dtype, old: tuple[Value, ...], new: tuple[Value, ...], nans: bool
     ) -> Value:
         """Whether a later element beats the one held: greater, first of all, or the first NaN."""
         writer, both = self.writer, (BOOL, BOOL)
@@ -211,20 +211,22 @@ class Columns:
         better = writer.let(name, (new[0], old[0]), (dtype, dtype), BOOL)
         none = writer.let("lt", (old[1], writer.constant(0, I64)), (I64, I64), BOOL)
         better = writer.let("or", (better, none), both, BOOL)
-        if dtype.kind != "f":
+        if not nans:
             return better
         fresh = writer.let("isnan", (new[0],), (dtype,), BOOL)
         held = writer.let("isnan", (old[0],), (dtype,), BOOL)
         first = writer.let("and", (fresh, writer.negation(held)), both, BOOL)
         return writer.let("or", (better, first), both, BOOL)
 
-    def _earlier(self, dtype: np.dtype, old: tuple[Value, ...], new: tuple[Value, ...]) -> Value:
+    def _earlier(
+        self, dtype: np.dtype, old: tuple[Value, ...], new: tuple[Value, ...], nans: bool
+    ) -> Value:
         """Whether the two are equal, or both NaN, and the new one has a smaller valid position."""
         writer, both, pair = self.writer, (BOOL, BOOL), (dtype, dtype)
         same = writer.let("eq", (new[0], old[0]), pair, BOOL)
-        if dtype.kind == "f":
-            nans = [writer.let("isnan", (v[0],), (dtype,), BOOL) for v in (new, old)]
-            same = writer.let("or", (same, writer.let("and", tuple(nans), both, BOOL)), both, BOOL)
+        if nans:
+            odd = [writer.let("isnan", (v[0],), (dtype,), BOOL) for v in (new, old)]
+            same = writer.let("or", (same, writer.let("and", tuple(odd), both, BOOL)), both, BOOL)
         first = writer.let("lt", (new[1], old[1]), (I64, I64), BOOL)
         there = writer.let("ge", (new[1], writer.constant(0, I64)), (I64, I64), BOOL)
         first = writer.let("and", (first, there), both, BOOL)
@@ -251,8 +253,9 @@ class Columns:
         for number, q in enumerate(placed, first_acc):
             assert q.root.eqn is not None
             accs[q.root.var] = number
-            dtype, op = dtype_of(q), order.op_of(q.root.eqn)
-            opened = Open(number, PIVOTS.get(op, op), dtype, lanewise=True)
+            dtype = dtype_of(q)
+            op, fast = order.op_of(q.root.eqn), q.root.eqn.fast
+            opened = Open(number, PIVOTS.get(op, op), dtype, lanewise=True, fast=fast)
             writer.place(opened, writer.depth)
             if not (order.grouped(q) or q in twice):
                 writer.place(Update(number, self.read(q)[0]), writer.depth)

@@ -66,18 +66,23 @@ class Const:
 
 @dataclass(frozen=True, slots=True)
 class Let:
-    """out = op(args), an elementwise primitive on operands of dtypes `dtypes`."""
+    """out = op(args), an elementwise primitive on operands of dtypes `dtypes`.
+
+    `fast` is the fastmath flag that lets it take a cheaper form.
+    """
 
     out: Value
     op: str
     args: tuple[Value, ...]
     operand_dtypes: tuple[np.dtype, ...]
     dtype: np.dtype
+    fast: str = ""
 
     def __str__(self) -> str:
         args = " ".join(f"%{a}" for a in self.args)
         types = ",".join(map(dtypes.name, self.operand_dtypes))
-        return f"%{self.out} = {self.op}.{types} {args} {dtypes.name(self.dtype)}"
+        fast = f"[{self.fast}]" if self.fast else ""
+        return f"%{self.out} = {self.op}.{types}{fast} {args} {dtypes.name(self.dtype)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,17 +209,20 @@ class Store:
 class Open:
     """Start an accumulator: sum prod max min and or argmax argmin.
 
-    A `lanewise` one keeps one running value per lane of the vector loop that it is opened in.
+    A `lanewise` one keeps one running value per lane of the vector loop that it is opened in;
+    `fast` is the fastmath flag that lets it take a cheaper form.
     """
 
     acc: int
     op: str
     dtype: np.dtype
     lanewise: bool = False
+    fast: str = ""
 
     def __str__(self) -> str:
         lanes = " lanewise" if self.lanewise else ""
-        return f"open a{self.acc} {self.op} {dtypes.name(self.dtype)}{lanes}"
+        fast = f" {self.fast}" if self.fast else ""
+        return f"open a{self.acc} {self.op} {dtypes.name(self.dtype)}{lanes}{fast}"
 
 
 @dataclass(frozen=True, slots=True)

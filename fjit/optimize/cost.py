@@ -17,6 +17,7 @@ FLOPS: Final[dict[str, int]] = {
     **dict.fromkeys(("cbrt", "hypot", "pow", "logaddexp", "logaddexp2"), 20),
     **dict.fromkeys(("erf", "erfc", "gammaln", "digamma"), 20),
     **dict.fromkeys(("div", "sqrt", "mod", "fmod", "floordiv"), 8),
+    "fma": 2,
 }
 """Floating operations an element counts for in reports; all others count 1."""
 

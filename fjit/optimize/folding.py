@@ -51,12 +51,18 @@ def argreduce_ones(_: Rewriter, eqn: Eqn) -> Result:
 
 def reduce_once(rw: Rewriter, eqn: Eqn) -> Result:
     """max of max, min of min, and of and, or of or, integer sum of sums, product of products."""
+    dtype = eqn.output.aval.dtype
+    is_ordered = eqn.param("op") in ORDERED_OPS and not dtypes.is_integer(dtype)
+    return None if is_ordered else join_reductions(rw, eqn)
+
+
+def join_reductions(rw: Rewriter, eqn: Eqn) -> Draft | None:
+    """A reduction of a like one that nothing else reads, over the axes of both."""
     made = rw.producer(eqn.inputs[0], p.reduce)
     if made is None or made.param("op") != eqn.param("op") or rw.is_shared(eqn.inputs[0]):
         return None
     (a,) = made.inputs
-    is_ordered = eqn.param("op") in ORDERED_OPS and not dtypes.is_integer(a.aval.dtype)
-    if is_ordered or not a.aval.is_static:
+    if eqn.param("op") in PIVOTS or not a.aval.is_static:
         return None
     inner = ints(made, "axes")
     left = [k for k in range(a.aval.ndim) if k not in inner]

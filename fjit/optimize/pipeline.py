@@ -12,7 +12,8 @@ pass and the rules that would not stop.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Final
 
 from fjit.core.ir import Program
@@ -20,6 +21,8 @@ from fjit.core.show import show
 from fjit.core.verify import verify as verify_program
 from fjit.errors import InternalError
 from fjit.optimize.clean import merge_common, remove_dead
+from fjit.optimize.relax import rules_of
+from fjit.optimize.rewrite import Rewriter, Rules
 from fjit.optimize.simplify import applicable, simplify
 
 Pass = Callable[[Program], Program]
@@ -33,9 +36,20 @@ MAX_ROUNDS: Final = 16
 """Rounds beside one per equation: a merge may be what the next simplification waits for."""
 
 
-def optimize(program: Program, *, verify: bool = False) -> Program:
-    """`program` after all passes; with `verify`, it is checked before and after each of them."""
-    return run(PASSES, program, verify=verify)
+def optimize(program: Program, fastmath: Collection[str] = (), *, verify: bool = False) -> Program:
+    """`program` after all passes; with `verify`, it is checked before and after each of them.
+
+    The flags in `fastmath` license more rules, which see the program when the exact ones are done.
+    """
+    program = run(PASSES, program, verify=verify)
+    if not fastmath:
+        return program
+    relax = partial(_rewritten, rules_of(fastmath))
+    return run((*PASSES, ("relax", relax)), program, verify=verify)
+
+
+def _rewritten(rules: Rules, program: Program) -> Program:
+    return Rewriter(program, rules).run()
 
 
 def run(passes: tuple[tuple[str, Pass], ...], program: Program, *, verify: bool = False) -> Program:

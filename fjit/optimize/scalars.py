@@ -83,7 +83,7 @@ def fold(_: Rewriter, eqn: Eqn) -> Result:
 def _evaluate(eqn: Eqn, values: list[Any]) -> Any:
     if eqn.primitive is p.convert:  # its meaning hides the warning that a cast may give
         return values[0].astype(eqn.output.aval.dtype)
-    return p.meaning(eqn.primitive)(*values, **dict(eqn.params))
+    return p.meaning(eqn.primitive)(*values, **dict(eqn.meant))
 
 
 def _is_exact(primitive: Primitive, values: list[Any]) -> bool:

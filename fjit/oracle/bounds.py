@@ -14,7 +14,7 @@ decides a comparison. `Undetermined` is raised where rounding decides a shape.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ import numpy as np
 from fjit.core import primitives as p
 from fjit.core.ir import Eqn, Literal, Primitive, Program, Sym
 from fjit.oracle.folds import fold_slack
+from fjit.oracle.licences import licence
 
 Array = Any  # NumPy arrays of any dtype
 ELEMENTARY_ULP: Final = 8  # 4 for ours and 4 for NumPy's, each against the true value
@@ -55,8 +56,13 @@ class Bounded(NamedTuple):
     slack: Array | None
 
 
-def bounded(program: Program, arguments: Sequence[Any]) -> list[Bounded]:
-    """The outputs of `program`, each with its slack; raises Undetermined."""
+def bounded(
+    program: Program, arguments: Sequence[Any], fastmath: Collection[str] = ()
+) -> list[Bounded]:
+    """The outputs of `program`, each with its slack; raises Undetermined.
+
+    `program` is as without `fastmath`, whose flags add to the slack of what they loosen.
+    """
     env: dict[Any, Bounded] = {}
     extents: dict[Sym, int] = {}
 
@@ -67,7 +73,7 @@ def bounded(program: Program, arguments: Sequence[Any]) -> list[Bounded]:
         env[var] = Bounded(np.asarray(value, var.aval.dtype), None)
     with np.errstate(all="ignore"):
         for eqn in program.eqns:
-            result = _apply(eqn, [read(a) for a in eqn.inputs], extents)
+            result = _apply(eqn, [read(a) for a in eqn.inputs], extents, fastmath)
             env[eqn.output] = result
             for extent, size in zip(eqn.output.aval.shape, result.value.shape, strict=True):
                 if isinstance(extent, Sym):
@@ -81,12 +87,17 @@ def _resolved(value: object, extents: dict[Sym, int]) -> object:
     return tuple(_resolved(v, extents) for v in value) if isinstance(value, tuple) else value
 
 
-def _apply(eqn: Eqn, operands: list[Bounded], extents: dict[Sym, int]) -> Bounded:
-    params = {key: _resolved(value, extents) for key, value in eqn.params}
+def _apply(
+    eqn: Eqn, operands: list[Bounded], extents: dict[Sym, int], fastmath: Collection[str]
+) -> Bounded:
+    params = {key: _resolved(value, extents) for key, value in eqn.meant}
     meaning = p.meaning(eqn.primitive)
     dtype = eqn.output.aval.dtype
     value = np.asarray(meaning(*(o.value for o in operands), **params), dtype)
     slack = _slack(eqn.primitive, operands, params, value)
+    more = licence(eqn.primitive, [o.value for o in operands], value, fastmath)
+    if more is not None:
+        slack = more if slack is None else slack + more
     if slack is None or not slack.any():
         return Bounded(value, None)
     slack = np.where(np.isnan(slack), np.inf, slack)

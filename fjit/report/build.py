@@ -16,6 +16,7 @@ from fjit.lower.build import Memory
 from fjit.lower.nest import Nest
 from fjit.optimize import cost
 from fjit.optimize.plan import KernelPlan
+from fjit.optimize.relax import licensed
 from fjit.report import asm, counts, machine
 from fjit.report.lowered import Lowered
 from fjit.report.measure import Times, measure
@@ -50,7 +51,7 @@ def report(
     notes = () if choices.native else ("target=interpreter: nothing is compiled.",)
     return Report(
         lowered.name, _machine(workers), kernels, _calls(lowered, times),
-        lowered.plan.decisions, notes=notes,
+        lowered.plan.decisions, notes=notes, fastmath=lowered.fastmath,
     )  # fmt: skip
 
 
@@ -88,6 +89,7 @@ def _kernel(
         actual_spills=None if usage is None else usage.spills,
         estimated_ns=estimated,
         measured_ns=measured,
+        licensed=tuple(f"{flag}: {what}" for flag, what in licensed(program).items()),
         roofline_fraction=None if not measured else (estimated - cost.LAUNCH_NS) / measured,
     )
 
@@ -141,6 +143,8 @@ def operation(eqn: Eqn) -> tuple[str, str]:
         axes = eqn.get("axes", eqn.get("axis"))
         listed = axes if isinstance(axes, tuple) else (axes,)
         words += " over axis " + ",".join(map(str, listed))
+    if eqn.fast:
+        words += f" ({eqn.fast})"
     if eqn.primitive.name == "convert":
         words += f" to {dtypes.name(eqn.outputs[0].aval.dtype)}"
     return f"{words} {eqn.outputs[0].aval}", "" if eqn.source is None else str(eqn.source)

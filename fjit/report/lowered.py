@@ -20,6 +20,8 @@ from fjit.backend import cpu
 from fjit.core.ir import Eqn, Program, Sym, Var
 from fjit.lower.build import Memory
 from fjit.lower.nest import Nest
+from fjit.optimize import relax
+from fjit.optimize.pipeline import optimize
 from fjit.optimize.plan import Plan
 from fjit.report import machine
 from fjit.runtime.executable import build_nest
@@ -37,6 +39,7 @@ class Choices(NamedTuple):
     width: int = 0
     threads: int | None = None
     cache: bool = True
+    fastmath: frozenset[str] = frozenset()
 
 
 class Lowered:
@@ -58,12 +61,14 @@ class Lowered:
         memory: Sequence[Memory],
         choices: Choices,
         finish: Callable[[], Callable[..., Any]],
+        traced: Program | None = None,
     ) -> None:
         self.name = name
         self.program = program
         self.plan = plan
         self.choices = choices
         self._finish = finish
+        self._traced = traced
         self.memory: dict[Var, Memory] = dict(zip(plan.program.inputs, memory, strict=True))
         for eqn in plan.program.eqns:
             for var in eqn.outputs:
@@ -103,6 +108,17 @@ class Lowered:
     def kernel_asm(self) -> tuple[str, ...]:
         """The assembly of each kernel after LLVM's passes."""
         return tuple(assembly(text, self.target) for text in self.kernel_ir)
+
+    @cached_property
+    def fastmath(self) -> tuple[tuple[str, str], ...]:
+        """Each fastmath flag and what it licensed in the whole program."""
+        found = relax.licensed(self.program)
+        if "nsz" in self.choices.fastmath and self._traced is not None:
+            dropped = relax.zeros_dropped(optimize(self._traced), self.program)
+            words = f"{dropped} added zero" + ("s" if dropped > 1 else "")
+            found["nsz"] = ", ".join(filter(None, (found.get("nsz"), words if dropped else "")))
+        flags = [flag for flag in relax.FLAGS if flag in self.choices.fastmath]
+        return tuple((flag, found.get(flag) or "nothing") for flag in flags)
 
     @property
     def llvm_ir(self) -> str:

@@ -33,6 +33,7 @@ class Kernel:
     registers of the loop with the most of them. `actual_*` is None without compilation,
     `measured_ns` and `roofline_fraction` without measurement: the modelled time of memory or
     arithmetic over the measured one, above 1 where operands sit in a nearer cache than modelled.
+    `licensed` says what fastmath flags changed in it: "contract: 3 multiply-adds".
     """
 
     name: str
@@ -48,6 +49,7 @@ class Kernel:
     estimated_ns: float
     measured_ns: float | None = None
     roofline_fraction: float | None = None
+    licensed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class Report:
     `decisions` holds every fusion considered: `pair`, `taken`, `reason`, `numbers`. `machine` says
     for which processor registers and times were foreseen. `optimality_gap` is the proven distance
     of the plan's estimated time to the best plan's, as a fraction; None, because the planner does
-    not yet compute a bound.
+    not yet compute a bound. `fastmath` pairs each flag that was given with what it licensed.
     """
 
     function: str
@@ -79,6 +81,7 @@ class Report:
     decisions: tuple[Decision, ...]
     optimality_gap: float | None = None
     notes: tuple[str, ...] = field(default=())
+    fastmath: tuple[tuple[str, str], ...] = ()
 
     @property
     def bytes_read(self) -> int:
@@ -118,6 +121,8 @@ class Report:
         parts: list[Block] = [Heading(self.title, 1), Paragraph(self._summary())]
         if self.kernels or self.calls:
             parts += [Heading("steps"), self._steps(), Heading("operations"), self._operations()]
+        if self.fastmath:
+            parts += [Heading("fastmath"), self._licences()]
         parts.append(Heading("fusions considered"))
         if self.decisions:
             parts.append(_decisions(self.decisions))
@@ -149,6 +154,16 @@ class Report:
         if not self._is_measured:
             return Table(header, tuple(row[:8] for row in rows), numeric)
         return Table((*header, "measured", "roofline"), tuple(rows), numeric)
+
+    def _licences(self) -> Table:
+        """Each flag, what it licensed, and in which kernels."""
+        rows = []
+        for flag, what in self.fastmath:
+            kernels = [
+                k.name for k in self.kernels if any(w.startswith(f"{flag}:") for w in k.licensed)
+            ]
+            rows.append((flag, what, ", ".join(kernels)))
+        return Table(("flag", "licensed", "in"), tuple(rows))
 
     @property
     def _is_measured(self) -> bool:

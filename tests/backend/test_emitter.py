@@ -108,16 +108,6 @@ def test_every_operation_parses(lanes: int) -> None:
     compile_text(e.function("k", [(PTR, "p")]))
 
 
-def test_fast_flags_reach_only_floating_instructions() -> None:
-    e = Emitter(fast_flags="nnan contract")
-    a = e.fadd(Val(F32, "%a"), Val(F32, "%a"))
-    e.fma(a, a, a)
-    e.add(Val(I32, "%i"), Val(I32, "%i"))
-    assert e.lines[0] == "  %v1 = fadd nnan contract float %a, %a"
-    assert "call nnan contract float @llvm.fma.f32" in e.lines[1]
-    assert "nnan" not in e.lines[2]
-
-
 @pytest.mark.parametrize("lanes", [1, 4, 8])
 def test_masked_load_and_store(lanes: int) -> None:
     def build(e: Emitter, src: Val, dst: Val) -> None:

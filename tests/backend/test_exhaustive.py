@@ -37,9 +37,9 @@ def by_name(name: str) -> Callable[..., Any]:
     return getattr(special, name)  # type: ignore[no-any-return]
 
 
-def all_inputs(name: str) -> Tally:
+def all_inputs(name: str, **choices: Any) -> Tally:
     """The tally over all bit patterns; chunks overlap by one, for the sake of neighbours."""
-    function = fjit.fuse(by_name(name), threads=1)
+    function = fjit.fuse(by_name(name), threads=1, **choices)
     total = Tally()
     for start in range(0, 1 << 32, CHUNK):
         stop = min(start + CHUNK + 1, 1 << 32)
@@ -94,6 +94,18 @@ def check_half(got: Array, want: Array) -> None:
     np.testing.assert_array_equal(got[~near], rounded[~near])
     zero = near & (rounded == 0) & (got == 0)
     np.testing.assert_array_equal(np.signbit(got[zero]), np.signbit(rounded[zero]))
+
+
+@libm.missing
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n in references.ELEMENTARY if n not in ("cbrt", "sqrt")])
+def test_every_float32_of_the_approximate_form(
+    name: str, record_property: Callable[[str, object], None]
+) -> None:
+    total = all_inputs(name, fastmath={"approx"})
+    record_property("tally", str(total))
+    assert total.error <= OTHER_BOUND
+    assert total.special == 0
 
 
 def test_the_error_is_noticed() -> None:

@@ -380,16 +380,3 @@ def test_a_missing_row_names_primitive_and_table(op: str, dtype: str, message: s
     x = Val(scalar.register_type(np.dtype("f4"), 1), "%x")
     with pytest.raises(InternalError, match=re.escape(message)):
         scalar.emit(Emitter(), op, (kind, kind), (x, x), kind)
-
-
-def test_fast_flags_reach_arithmetic_only() -> None:
-    dtype = np.dtype(np.float32)
-    x = Val(scalar.register_type(dtype, 8), "%x")
-    em = Emitter(fast_flags="nnan")
-    scalar.emit(em, "add", (dtype, dtype), (x, x), dtype)
-    assert "fadd nnan" in em.lines[-1]
-    for op in ("isnan", "max", "eq", "convert"):
-        arity = 1 if op in ("isnan", "convert") else 2
-        scalar.emit(em, op, (dtype,) * arity, (x,) * arity, np.dtype(np.int32))
-    assert sum("nnan" in line for line in em.lines) == 1
-    assert em.fast_flags == "nnan"

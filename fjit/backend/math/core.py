@@ -206,14 +206,22 @@ def patched(
     All lanes then come from `write`, which has to give the others their same bits.
     """
     ty = value.ty
-    guard, cold = (f"fjit.{name}_{part}.{ty.suffix}" for part in ("guard", "cold"))
+    guard = f"fjit.{name}_guard.{ty.suffix}"
     if guard not in e.helpers:
+        cold = outlined(e, f"{name}_cold", args, ty, write)
+        _write_guard(e, guard, cold, (odd, value, *args))
+    return e.call_struct(guard, (ty,), odd, value, *args)[0]
+
+
+def outlined(e: Emitter, name: str, args: Sequence[Val], ty: Ty, write: Callable[..., Val]) -> str:
+    """The name of a cold helper that returns `write(e, *args)`."""
+    name = f"fjit.{name}.{ty.suffix}"
+    if name not in e.helpers:
         params, inner = _parameters(args)
         sub = e.nested()
         sub.ret_struct(write(sub, *inner))
-        e.adopt(sub, cold, params, "noinline cold nounwind", (ty,))
-        _write_guard(e, guard, cold, (odd, value, *args))
-    return e.call_struct(guard, (ty,), odd, value, *args)[0]
+        e.adopt(sub, name, params, "noinline cold nounwind", (ty,))
+    return name
 
 
 def _write_guard(e: Emitter, name: str, cold: str, args: tuple[Val, ...]) -> None:
@@ -231,7 +239,7 @@ def _write_guard(e: Emitter, name: str, cold: str, args: tuple[Val, ...]) -> Non
     e.adopt(sub, name, params, "alwaysinline nounwind", (value.ty,))
 
 
-def _parameters(args: tuple[Val, ...]) -> tuple[list[tuple[Ty, str]], list[Val]]:
+def _parameters(args: Sequence[Val]) -> tuple[list[tuple[Ty, str]], list[Val]]:
     params = [(arg.ty, f"a{k}") for k, arg in enumerate(args)]
     return params, [Val(ty, f"%{name}") for ty, name in params]
 

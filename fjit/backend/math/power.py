@@ -87,14 +87,18 @@ def _cbrt_unit(e: Emitter, m: Val) -> Val:
 
 def hypot(e: Emitter, x: Val, y: Val) -> Val:
     """sqrt(x^2 + y^2) without overflow; inf where one is infinite, even beside NaN."""
-    if through_f64(x.ty):
-        a, b = e.fpext(x, F64), e.fpext(y, F64)
-        value = e.fptrunc(e.sqrt(e.fma(a, a, e.fmul(b, b))), x.ty)
-    else:
-        value = _hypot_wide(e, x, y)
+    value = hypot_finite(e, x, y)
     infinity = like(e, x, INF)
     infinite = e.or_(e.fcmp("oeq", e.fabs(x), infinity), e.fcmp("oeq", e.fabs(y), infinity))
     return e.select(infinite, infinity, value)
+
+
+def hypot_finite(e: Emitter, x: Val, y: Val) -> Val:
+    """sqrt(x^2 + y^2) without overflow; NaN where one is NaN."""
+    if not through_f64(x.ty):
+        return _hypot_wide(e, x, y)
+    a, b = e.fpext(x, F64), e.fpext(y, F64)
+    return e.fptrunc(e.sqrt(e.fma(a, a, e.fmul(b, b))), x.ty)
 
 
 def _hypot_wide(e: Emitter, x: Val, y: Val) -> Val:

@@ -2,7 +2,7 @@
 
 Takes a name, gives the function that writes it: `MATH["exp"](e, x)` appends instructions to `e`
 and returns the value. Every function is inlined vector code over float32 or float64 of any number
-of lanes; `fast_flags` are off within it, since reassociation would undo its exact sums.
+of lanes.
 
     MATH["rsqrt"](e, x)   ->   %v1 = call <8 x double> @llvm.sqrt.v8f64(...) ; %v2 = fdiv ...
 
@@ -12,8 +12,9 @@ LLVM's always-inline pass, which every standard pipeline runs.
 
 from collections.abc import Callable
 
-from fjit.backend.emitter import Emitter, Val
+from fjit.backend.emitter import Val
 from fjit.backend.math import (
+    approximate,
     error,
     exponential,
     hyperbolic,
@@ -28,18 +29,8 @@ from fjit.backend.math import (
 MathFunction = Callable[..., Val]  # (Emitter, Val) or (Emitter, Val, Val)
 
 
-def _strict(function: MathFunction) -> MathFunction:
-    def write(e: Emitter, *args: Val) -> Val:
-        flags, e.fast_flags = e.fast_flags, ""
-        result = function(e, *args)
-        e.fast_flags = flags
-        return result
-
-    return write
-
-
 # fmt: off
-_ROWS: dict[str, MathFunction] = {
+MATH: dict[str, MathFunction] = {
     "exp":        exponential.exp,
     "exp2":       exponential.exp2,
     "expm1":      exponential.expm1,
@@ -74,6 +65,37 @@ _ROWS: dict[str, MathFunction] = {
     "gammaln":    special.gammaln,
     "digamma":    special.digamma,
 }
-# fmt: on
 
-MATH = {name: _strict(function) for name, function in _ROWS.items()}
+# Forms that `fastmath={"approx"}` licenses: errors of up to 4 units in the last place, less time.
+APPROXIMATE: dict[str, MathFunction] = {
+    "exp":        approximate.exp,
+    "exp2":       approximate.exp2,
+    "expm1":      approximate.expm1,
+    "log":        approximate.log,
+    "log2":       approximate.log2,
+    "log10":      approximate.log10,
+    "log1p":      approximate.log1p,
+    "logaddexp":  approximate.logaddexp,
+    "logaddexp2": approximate.logaddexp2,
+    "sin":        approximate.sin,
+    "cos":        approximate.cos,
+    "tan":        approximate.tan,
+    "asin":       approximate.asin,
+    "acos":       approximate.acos,
+    "atan":       approximate.atan,
+    "atan2":      approximate.atan2,
+    "sinh":       approximate.sinh,
+    "cosh":       approximate.cosh,
+    "tanh":       approximate.tanh,
+    "asinh":      approximate.asinh,
+    "acosh":      approximate.acosh,
+    "atanh":      approximate.atanh,
+    "hypot":      approximate.hypot,
+    "erf":        approximate.erf,
+}
+
+# Forms that `fastmath={"ninf"}` licenses.
+FINITE: dict[str, MathFunction] = {
+    "hypot":      power.hypot_finite,
+}
+# fmt: on
