@@ -20,7 +20,7 @@ from fjit.lower.build import Memory, Writer
 from fjit.lower.checks import check_count, counted
 from fjit.lower.collapse import collapsed
 from fjit.lower.columns import LENGTHS, Columns, Partials
-from fjit.lower.fetching import fetch_next_row, loads_along
+from fjit.lower.fetching import between_walks
 from fjit.lower.keeping import keep_block, keep_row
 from fjit.lower.merging import Lengths
 from fjit.lower.nest import (
@@ -380,20 +380,10 @@ class Assembler:
         writer.vector_axis = axis
         self._body(here, accs, stage)
         loop.unroll = self._unroll(loop, here)
-        self._fetch(loop, stage, axis)
+        self.loads = between_walks(writer, self.plan, stage, axis, self.loads)
         if self.quits:
             quitting.watch(loop, self.flag)
         writer.close(loop)
-
-    def _fetch(self, loop: Loop, stage: int, axis: Axis) -> None:
-        """In the second of several walks over a row, fetch the next one."""
-        plan = self.plan
-        if plan.cascade != "row" or not plan.rows or plan.outer:
-            return
-        if stage == 0:
-            self.loads = loads_along(self.writer, axis, loop.body)
-        elif stage == 1:
-            fetch_next_row(self.writer, self.loads, plan.rows[-1], axis.extent)
 
     def _unroll(self, loop: Loop, here: list[Placed]) -> int:
         size = len(loop.body)

@@ -79,7 +79,7 @@ def length_of(writer: Writer, axis: Axis, counter: str, step: int) -> Value:
     full = writer.fresh(writer.depth)
     place = Position(full, Linear(writer.extent_slot(("step", counter, axis), step)))
     writer.place(place, writer.depth)
-    least = writer.let("min", (rest, full), (I64, I64), I64, writer.depth)
+    least = writer.let("min", (rest, full), (I64, I64), I64)
     return writer.let("convert", (least,), (I64,), F64)
 
 

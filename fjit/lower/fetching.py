@@ -15,6 +15,7 @@ from typing import Final
 from fjit.lower.build import Writer
 from fjit.lower.nest import UNIT, Load, Prefetch, Slot, Stmt
 from fjit.optimize.index import Axis
+from fjit.optimize.schedule import Schedule
 
 LONGEST_ROW: Final = 64 << 10
 """Bytes of a row's operands beyond which the next would drive this one out of the cache."""
@@ -35,7 +36,20 @@ def fetch_ahead(writer: Writer, loads: list[Load], elements: int) -> None:
         _fetch(writer, load, elements * load.dtype.itemsize)
 
 
-def fetch_next_row(writer: Writer, loads: list[Load], row: Axis, extent: int) -> None:
+def between_walks(
+    writer: Writer, plan: Schedule, stage: int, axis: Axis, loads: list[Load]
+) -> list[Load]:
+    """In the second of several walks over a row, fetch the next one; gives the first's loads."""
+    if plan.cascade != "row" or not plan.rows or plan.outer:
+        return []
+    if stage == 0:
+        return loads_along(writer, axis, writer.levels[-1].stmts)
+    if stage == 1:
+        _fetch_next_row(writer, loads, plan.rows[-1], axis.extent)
+    return loads
+
+
+def _fetch_next_row(writer: Writer, loads: list[Load], row: Axis, extent: int) -> None:
     """Prefetch what each load reads in the next row, if it reads another place then."""
     if extent * sum(load.dtype.itemsize for load in loads) > LONGEST_ROW:
         return

@@ -30,7 +30,7 @@ Result = Atom | Draft | None
 APPROXIMATE: Final = (
     p.exp, p.exp2, p.expm1, p.log, p.log2, p.log10, p.log1p, p.logaddexp, p.logaddexp2,
     p.sin, p.cos, p.tan, p.asin, p.acos, p.atan, p.atan2, p.sinh, p.cosh, p.tanh, p.asinh, p.acosh,
-    p.atanh, p.hypot, p.erf,
+    p.atanh, p.hypot,
 )  # fmt: skip
 """Functions with a form of up to 4 units in the last place that is faster (docs/numerics.md)."""
 

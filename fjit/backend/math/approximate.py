@@ -14,7 +14,6 @@ from collections.abc import Callable
 
 from fjit.backend.emitter import Emitter, Val
 from fjit.backend.math import (
-    error,
     exponential,
     hyperbolic,
     inverse,
@@ -227,20 +226,6 @@ def cosh(e: Emitter, x: Val) -> Val:
     power = scale_normal(e, e.fadd(like(e, x, 1.0), _expm1_unit(e, r)), word)
     value = e.fma(power, half, e.fdiv(half, power))
     return _with_cold(e, "cosh", odd, value, hyperbolic.cosh, x)
-
-
-def erf(e: Emitter, x: Val) -> Val:
-    """Error function: a polynomial below 1, 1 - exp(Q(|x|)) above."""
-    bits = x.ty.bits
-    size, one = e.fabs(x), like(e, x, 1.0)
-    z = e.fmul(x, x)
-    linear = e.fmul(size, like(e, x, error.TWO_OVER_ROOT_PI[bits][0]))
-    near = e.fma(e.fmul(size, z), poly(e, z, error.ERF_SMALL[bits]), linear)
-    exponent = poly(e, clamp(e, size, 1.0, error.ERF_TOP[bits]), error.ERF_BIG[bits])
-    word, r = _reduce(e, exponent)
-    power = scale_normal(e, e.fadd(one, _expm1_unit(e, r)), word)
-    far = e.select(e.fcmp("uno", x, x), x, e.fsub(one, power))
-    return e.copysign(e.select(e.fcmp("olt", size, one), near, far), x)
 
 
 # Logarithms

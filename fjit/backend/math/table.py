@@ -91,7 +91,6 @@ APPROXIMATE: dict[str, MathFunction] = {
     "acosh":      approximate.acosh,
     "atanh":      approximate.atanh,
     "hypot":      approximate.hypot,
-    "erf":        approximate.erf,
 }
 
 # Forms that `fastmath={"ninf"}` licenses.
