@@ -18,13 +18,14 @@ import numpy as np
 import optree
 
 from fjit.core.interpreter import interpret
-from fjit.core.ir import Program, Var
+from fjit.core.ir import Program
 from fjit.errors import BRANCH_ADVICE, BranchError, FjitError, FjitTypeError
+from fjit.forms import Fusion, planned
 from fjit.frontend import overlap
 from fjit.frontend.function import Traced, input_aval
 from fjit.frontend.guards import Guard
 from fjit.lower.build import Memory
-from fjit.optimize.plan import Plan, plan
+from fjit.optimize.plan import Plan
 from fjit.runtime.executable import Executable
 from fjit.runtime.records import Record
 
@@ -92,16 +93,31 @@ class Entry:
     """One trace with its guards, compiled for one kind of arguments."""
 
     traced: Traced
-    program: Program
-    plan: Plan
     executable: Executable | None
     guards: tuple[Guard, ...]
     once: bool
     branches: Branches | None
     memory: tuple[Memory, ...]
+    fusion: Fusion
     kinds: dict[int, tuple[Any, ...]]
     watched: bool  # whether captured arrays may share memory with arguments in a way that matters
+    planned: tuple[Program, Plan] | None  # None until somebody looks, if a form was at hand
     record: Record | str = ""  # for the native entry; or why there is none, once that is known
+
+    @property
+    def program(self) -> Program:
+        """The optimized program."""
+        return self._planned()[0]
+
+    @property
+    def plan(self) -> Plan:
+        """Its plan."""
+        return self._planned()[1]
+
+    def _planned(self) -> tuple[Program, Plan]:
+        if self.planned is None:
+            self.planned = planned(self.traced, self.memory, self.fusion)
+        return self.planned
 
 
 def hashable(value: Any) -> Any:
@@ -166,26 +182,3 @@ def memory_of(value: Any) -> Memory:
     if isinstance(value, np.ndarray):
         return Memory(value.strides, not value.dtype.isnative)
     return Memory((), False, True)
-
-
-def plan_for(
-    program: Program, traced: Traced, arguments: list[Any], fusion: str | Callable[[Any], bool]
-) -> Plan:
-    strides = {
-        var: tuple(s // a.itemsize for s in a.strides) if isinstance(a, np.ndarray) else ()
-        for var, a in zip(program.inputs, arguments, strict=True)
-    }
-    orders: dict[Var, tuple[int, ...]] = {}
-    for result in traced.results:
-        if result.output is not None:
-            atom = program.outputs[result.output]
-            if isinstance(atom, Var):
-                orders[atom] = result.order
-    for position, output in traced.writes:
-        atom = program.outputs[output]
-        array = arguments[position]
-        if isinstance(atom, Var):
-            steps = [-abs(s) for s in array.strides]
-            order = sorted(range(array.ndim), key=steps.__getitem__)
-            orders.setdefault(atom, tuple(order))
-    return plan(program, strides, orders, fusion)

@@ -43,13 +43,13 @@ from fjit.entries import (
     kind_of_array,
     memory_of,
     overlapping_captures,
-    plan_for,
 )
 from fjit.errors import (
     FjitValueError,
     ReadOnlyError,
     UnsupportedError,
 )
+from fjit.forms import Forms
 from fjit.frontend import overlap
 from fjit.frontend.binding import hooks
 from fjit.frontend.function import Traced, trace_function
@@ -58,8 +58,6 @@ from fjit.frontend.paths import Attr
 from fjit.frontend.rebind import Rebound, rebind
 from fjit.frontend.session import Session, place_of
 from fjit.lower.build import Memory
-from fjit.optimize.clean import own_outputs
-from fjit.optimize.pipeline import optimize
 from fjit.report import build, lowered
 from fjit.report.report import Report
 from fjit.runtime import entry as native
@@ -80,6 +78,7 @@ class Fused(native.NativeCallable):
         self.function = function
         self.choices = choices
         self._entries: OrderedDict[tuple[Any, ...], list[Entry]] = OrderedDict()
+        self._forms = Forms()
         self._lock = threading.RLock()
         self._hits = self._misses = self._traces = self._compiles = 0
         self._seconds = 0.0
@@ -261,7 +260,7 @@ class Fused(native.NativeCallable):
 
     def _all_arguments(self, entry: Entry, call: Call) -> list[Any]:
         arguments = list(call.leaves)
-        for position in range(len(arguments), len(entry.program.inputs)):
+        for position in range(len(arguments), len(entry.traced.program.inputs)):
             capture = entry.traced.captures[position]
             if capture.path is None:
                 arguments.append(capture.array)
@@ -318,9 +317,8 @@ class Fused(native.NativeCallable):
             call = self._take_apart(*tree.unflatten(call.spec, call.values))
         check_ranges(traced, call.leaves)
         self._traces += 1
-        program = own_outputs(optimize(traced.program))
         arguments = list(call.leaves)
-        for position in range(len(arguments), len(program.inputs)):
+        for position in range(len(arguments), len(traced.program.inputs)):
             arguments.append(traced.captures[position].array)
         if overlapping_captures(traced, arguments):
             raise UnsupportedError(
@@ -328,38 +326,38 @@ class Fused(native.NativeCallable):
                 "one is an argument and one captured from outside: pass both as arguments"
             )
         memory = tuple(memory_of(a) for a in arguments)
-        planned = plan_for(program, traced, arguments, self.choices.fusion)
-        executable = None
+        executable, made = None, None
         if compile_code and self.choices.target != "interpreter":
-            executable = Executable(planned, memory, self._options())
+            stages = self._forms.stages(traced, memory, self.choices.fusion)
+            made = stages.planned
+            executable = Executable(stages.assembly, self._options())
             self._compiles += executable.compiles
         self._seconds += time.perf_counter() - start
         entry = Entry(
             traced,
-            program,
-            planned,
             executable,
             reads.guards(inputs=False),
             bool(reads.effects),
-            self._branches(traced, arguments, memory) if compile_code else None,
+            self._branches(traced, memory) if compile_code else None,
             memory,
+            self.choices.fusion,
             {k: kind_of_array(c.array) for k, c in traced.captures.items()},
             bool(traced.aliases) or bool(traced.writes and traced.captures),
+            made,
         )
         return entry, call
 
-    def _branches(
-        self, traced: Traced, arguments: list[Any], memory: tuple[Memory, ...]
-    ) -> Branches | None:
+    def _branches(self, traced: Traced, memory: tuple[Memory, ...]) -> Branches | None:
         """The kernels that decide whether a later call takes the same Python branches."""
         if not traced.branches:
             return None
         atoms = tuple(b.atom for b in traced.branches)
-        program = optimize(Program(traced.program.inputs, traced.program.eqns, atoms))
-        planned = plan_for(program, replace(traced, results=(), writes=()), arguments, "auto")
+        program = Program(traced.program.inputs, traced.program.eqns, atoms)
         executable = None
         if self.choices.target != "interpreter":
-            executable = Executable(planned, memory, self._options())
+            conditions = replace(traced, program=program, results=(), writes=())
+            stages = self._forms.stages(conditions, memory, "auto")
+            executable = Executable(stages.assembly, self._options())
             self._compiles += executable.compiles
         return Branches(program, executable, tuple(b.value for b in traced.branches))
 
@@ -442,6 +440,7 @@ class Fused(native.NativeCallable):
         with self._lock:
             self.withdraw()
             self._entries.clear()
+            self._forms.clear()
             self._hits = self._misses = self._traces = self._compiles = 0
             self._seconds = 0.0
             clear_kernels()

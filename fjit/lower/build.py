@@ -154,7 +154,9 @@ class Writer:
         offset = self.extent_slot((role, "offset"), index.const) if index.const else None
         terms: list[tuple[str, Slot | int]] = []
         for number, (term, coef) in enumerate(index.terms):
-            factor: Slot | int = coef if coef in (1, -1) else self.extent_slot((role, number), coef)
+            factor: Slot | int = 1 if coef == 1 else -1
+            if coef not in (1, -1):
+                factor = self.extent_slot((role, number), coef)
             terms.append((self.term(term), factor))
         return Linear(offset, tuple(terms))
 

@@ -33,10 +33,7 @@ def origins(program: Program) -> set[Var]:
         found.update(s.origin for s in symbols(var.aval))
     for eqn in program.eqns:
         for var in eqn.outputs:
-            for extent in var.aval.shape:
-                if type(extent) is not int:
-                    assert isinstance(extent, Sym)
-                    found.add(extent.origin)
+            found.update(s.origin for s in symbols(var.aval))
     return found
 
 

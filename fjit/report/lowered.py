@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 from fjit.backend import cpu
 from fjit.core.ir import Eqn, Program, Sym, Var
+from fjit.lower.assembly import build_nest, memory_of
 from fjit.lower.build import Memory
 from fjit.lower.nest import Nest
 from fjit.optimize.plan import Plan
-from fjit.runtime.executable import build_nest
 from fjit.runtime.host import host
 from fjit.runtime.jit import assembly
 from fjit.target import CpuTarget
@@ -63,11 +63,7 @@ class Lowered:
         self.plan = plan
         self.choices = choices
         self._finish = finish
-        self.memory: dict[Var, Memory] = dict(zip(plan.program.inputs, memory, strict=True))
-        for eqn in plan.program.eqns:
-            for var in eqn.outputs:
-                size = var.aval.dtype.itemsize
-                self.memory[var] = Memory(tuple(s * size for s in plan.layouts[var]))
+        self.memory: dict[Var, Memory] = memory_of(plan, memory)
 
     def __repr__(self) -> str:
         return f"<lowered {self.name}: {len(self.plan.kernels)} kernels>"
@@ -80,10 +76,7 @@ class Lowered:
     @cached_property
     def built(self) -> tuple[tuple[Nest, tuple[Sym, ...]], ...]:
         """Each kernel's nest, and the symbols whose extents its cells hold."""
-        return tuple(
-            build_nest(kernel, self.memory, {v: self.memory[v] for v in kernel.eqn.outputs})
-            for kernel in self.plan.kernels
-        )
+        return tuple(build_nest(kernel, self.memory) for kernel in self.plan.kernels)
 
     @property
     def nests(self) -> tuple[Nest, ...]:

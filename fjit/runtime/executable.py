@@ -1,6 +1,6 @@
-"""A plan made executable for arrays of given strides: compiled kernels, steps, memory.
+"""An assembly made executable: compiled kernels, steps, memory.
 
-Takes a plan and where its inputs live, gives an object that runs it on addresses. All kernels
+Takes a lowered plan, gives an object that runs it on addresses. All kernels
 between two library calls run in one native call. Invariant: results are the same for any number of
 threads; nothing in here looks at values but the run-time extents of filters.
 """
@@ -24,11 +24,10 @@ from fjit.backend import cpu
 from fjit.core import primitives as p
 from fjit.core.ir import Atom, Aval, Eqn, Literal, Program, Sym, Var
 from fjit.errors import FjitIndexError, FjitValueError
-from fjit.lower.assemble import Assembler
-from fjit.lower.build import BAD_INDEX, EMPTY_REDUCTION, EMPTY_SEARCH, NEGATIVE_POWER, Memory
+from fjit.lower.assembly import Assembly, Kernel
+from fjit.lower.build import BAD_INDEX, EMPTY_REDUCTION, EMPTY_SEARCH, NEGATIVE_POWER
 from fjit.lower.nest import Nest
 from fjit.optimize import cost
-from fjit.optimize.plan import KernelPlan, Plan
 from fjit.runtime import threads
 from fjit.runtime.buffers import ScratchPool, plan_arena
 from fjit.runtime.jit import Module, compile_module
@@ -69,9 +68,8 @@ class Options(NamedTuple):
     cache: bool = True
 
 
-def compile_kernel(nest: Nest, options: Options) -> Compiled:
+def compile_kernel(nest: Nest, text: str, options: Options) -> Compiled:
     """The machine code of a nest; equal texts share it."""
-    text = str(nest)
     key = (text, options.target, options.width)
     with _lock:
         module = _kernels.get(key)
@@ -108,25 +106,14 @@ class _Call:
     eqn: Eqn
 
 
-def build_nest(
-    kernel: KernelPlan, memory: dict[Var, Memory], outputs: dict[Var, Memory]
-) -> tuple[Nest, tuple[Sym, ...]]:
-    """The nest of one kernel and the symbols whose extents its cells hold."""
-    program = kernel.eqn.param("program")
-    assert isinstance(program, Program)
-    assembler = Assembler(kernel.env, program, kernel.schedule, memory, outputs)
-    nest = assembler.build()
-    return nest, tuple(assembler.writer.cells)
-
-
 class Executable:
-    """Runs a plan. See the module's docstring."""
+    """Runs a lowered plan. See the module's docstring."""
 
-    def __init__(self, plan: Plan, inputs: Sequence[Memory], options: Options) -> None:
-        self.plan = plan
+    def __init__(self, assembly: Assembly, options: Options) -> None:
+        self.assembly = assembly
         self.options = options
-        self.program = plan.program
-        self.memory: dict[Var, Memory] = dict(zip(self.program.inputs, inputs, strict=True))
+        self.program = assembly.program
+        self.memory = assembly.memory
         self.outputs = [a for a in self.program.outputs if isinstance(a, Var)]
         self.kernels: list[Compiled] = []
         self.compiles = 0
@@ -139,10 +126,6 @@ class Executable:
     def _place_memory(self) -> None:
         """Where each stored value lives: inputs, fresh results, or the arena."""
         made = [v for e in self.program.eqns for v in e.outputs]
-        for var in made:
-            size = var.aval.dtype.itemsize
-            strides = tuple(s * size for s in self.plan.layouts[var])
-            self.memory[var] = Memory(strides)
         results = dict.fromkeys(v for v in self.outputs if v in made)
         temporaries = [v for v in made if v not in results]
         first = {v: k for k, e in enumerate(self.program.eqns) for v in e.outputs}
@@ -164,7 +147,7 @@ class Executable:
         table = Table()
         self.steps: list[Native | _Call] = []
         rows: list[list[int]] = []
-        by_eqn = {k.eqn: k for k in self.plan.kernels}
+        by_eqn = {k.eqn: k for k in self.assembly.kernels}
         for eqn in self.program.eqns:
             kernel = by_eqn.get(eqn)
             if kernel is None:
@@ -177,12 +160,10 @@ class Executable:
         self._flush(rows)
         self._finish_table(table)
 
-    def _build_kernel(self, kernel: KernelPlan, table: Table) -> list[list[int]]:
+    def _build_kernel(self, kernel: Kernel, table: Table) -> list[list[int]]:
         """Compile a kernel and give it a place in the table; a row for each of its phases."""
-        eqn = kernel.eqn
-        outputs = {v: self.memory[v] for v in eqn.outputs}
-        nest, cells = build_nest(kernel, self.memory, outputs)
-        compiled = compile_kernel(nest, self.options)
+        eqn, nest, text, cells = kernel
+        compiled = compile_kernel(nest, text, self.options)
         self.kernels.append(compiled)
         self.compiles += compiled.fresh
         offset = table.append(eqn, nest, cells)
