@@ -28,6 +28,7 @@ from fjit.lower.build import Memory
 from fjit.optimize.plan import Plan
 from fjit.runtime.executable import Executable
 from fjit.runtime.records import Record
+from fjit.runtime.refusals import Computed, Given
 
 MAX_PATHS: Final = 8
 
@@ -69,14 +70,27 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """The Python branches of a trace: a program for their conditions, and the values they had."""
+    """The Python branches of a trace, and which way they went: on numbers of the call, on others.
 
+    `program` computes the others, of which `values` are what they were.
+    """
+
+    given: tuple[Given, ...]
     program: Program
     executable: Executable | None
     values: tuple[bool | int, ...]
 
+    @property
+    def computed(self) -> Computed | None:
+        """The kernels of the computed ones."""
+        return None if self.executable is None else Computed(self.executable, self.values)
+
     def hold(self, arguments: list[Any]) -> bool:
         """Whether the arguments lead through the same branches."""
+        if any(type(value)(arguments[k]) != value for k, value in self.given):
+            return False
+        if not self.values:
+            return True
         if self.executable is None:
             found: Sequence[Any] = interpret(self.program, *arguments)
         else:

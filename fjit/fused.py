@@ -66,6 +66,7 @@ from fjit.runtime.host import host
 from fjit.runtime.layouts import layout_of
 from fjit.runtime.outputs import result_of
 from fjit.runtime.records import Record, record_of
+from fjit.runtime.refusals import Given
 
 MAX_ENTRIES: Final = 256
 _STATIC: Final = (str, bytes, np.dtype, type, FunctionType, slice, Enum)
@@ -218,11 +219,12 @@ class Fused(native.NativeCallable):
         layout = layout_of(args, keywords, call.leaves)
         if layout is None:
             return "an argument is neither an array, a number nor a plain container of them"
-        if self._writes or entry.watched or entry.branches is not None:
-            return "the function writes into an array or branches on a traced value"
+        branches = entry.branches
         return record_of(
-            entry.traced, entry.executable, entry.guards, self.function, layout, call.leaves
-        )
+            entry.traced, entry.executable, entry.guards, self.function, layout, call.leaves,
+            None if branches is None else branches.computed,
+            () if branches is None else branches.given,
+        )  # fmt: skip
 
     def _used(self, key: tuple[Any, ...]) -> None:
         """Note a use, so that the entries used least recently are forgotten first."""
@@ -351,15 +353,18 @@ class Fused(native.NativeCallable):
         """The kernels that decide whether a later call takes the same Python branches."""
         if not traced.branches:
             return None
-        atoms = tuple(b.atom for b in traced.branches)
-        program = Program(traced.program.inputs, traced.program.eqns, atoms)
+        inputs = traced.program.inputs
+        numbers = {v: k for k, v in enumerate(inputs) if memory[k].scalar}
+        given = [Given(numbers[b.atom], b.value) for b in traced.branches if b.atom in numbers]
+        others = [b for b in traced.branches if b.atom not in numbers]
+        program = Program(inputs, traced.program.eqns, tuple(b.atom for b in others))
         executable = None
-        if self.choices.target != "interpreter":
+        if others and self.choices.target != "interpreter":
             conditions = replace(traced, program=program, results=(), writes=())
             stages = self._forms.stages(conditions, memory, "auto")
             executable = Executable(stages.assembly, self._options())
             self._compiles += executable.compiles
-        return Branches(program, executable, tuple(b.value for b in traced.branches))
+        return Branches(tuple(given), program, executable, tuple(b.value for b in others))
 
     def _options(self) -> Options:
         choices = self.choices
