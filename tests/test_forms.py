@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,7 +19,6 @@ from fjit.fused import Fused
 from fjit.lower.assembly import Assembly, assembled
 from fjit.lower.build import Memory
 from fjit.oracle.choose import seeded
-from fjit.oracle.memory import clone
 from fjit.oracle.programs import RandomProgram, build
 from tests.corpus import CORPUS, Case
 
@@ -49,7 +47,7 @@ def resized(arguments: tuple[Any, ...], rng: random.Random) -> tuple[Any, ...]:
 
 
 def _resized(array: Any, extents: dict[int, int]) -> Any:
-    """An array with the strides' order and signs of `array`."""
+    """An array of zeros with the strides' order and signs of `array`; tracing reads no values."""
     if not isinstance(array, np.ndarray) or not array.ndim:
         return array
     shape = tuple(extents[e] for e in array.shape)
@@ -59,7 +57,6 @@ def _resized(array: Any, extents: dict[int, int]) -> Any:
     base = base[(slice(None, None, step),) * array.ndim].transpose(np.argsort(order))
     signs = tuple(slice(None, None, -1 if s < 0 else 1) for s in array.strides)
     base = base[signs]
-    base[...] = np.resize(array, shape) if array.size else 0
     base.flags.writeable = array.flags.writeable
     return base
 
@@ -71,24 +68,13 @@ def traced(function: Any, arguments: tuple[Any, ...]) -> tuple[Traced, list[Memo
     return found, [memory_of(a) for a in (*arguments, *captured)]
 
 
-def runs(function: Any, arguments: tuple[Any, ...]) -> bool:
-    """Whether NumPy runs the function on the arguments."""
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            function(*clone(list(arguments)))
-        except Exception:
-            return False
-    return True
-
-
 def compared(function: Any, all_arguments: Iterator[tuple[Any, ...]]) -> int:
     """Compare forms with planning afresh; how many assemblies came from forms."""
     forms, used = Forms(), 0
     for arguments in all_arguments:
         try:
             found, memory = traced(function, arguments)
-        except FjitError:
+        except (FjitError, ValueError, IndexError, TypeError):  # not a program of these sizes
             continue
         stages = forms.stages(found, memory, "auto")
         if stages.planned is None:
@@ -102,9 +88,7 @@ def compared(function: Any, all_arguments: Iterator[tuple[Any, ...]]) -> int:
 def sizes_of(program: RandomProgram, seed: int) -> Iterator[tuple[Any, ...]]:
     rng = random.Random(seed)
     for _ in range(5):
-        arguments = resized(program.arguments, rng)
-        if runs(program.function, arguments):
-            yield arguments
+        yield resized(program.arguments, rng)
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -120,7 +104,7 @@ def test_random_programs_of_random_sizes(part: int) -> None:
 def test_corpus_programs_of_random_sizes(case: Case) -> None:
     rng = random.Random(case.name)
     sizes = (resized(case.arguments(), rng) for _ in range(6))
-    compared(case.function, (a for a in sizes if runs(case.function, a)))
+    compared(case.function, sizes)
 
 
 def softmax(x: Any) -> Any:

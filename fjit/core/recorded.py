@@ -126,7 +126,10 @@ class Tape:
         self._hashed[number.place] = number
 
     def finish(self, outputs: Iterable[Number]) -> tuple[Replay, dict[int, int]]:
-        """The replay that gives `outputs`, and by their places where they are in its values."""
+        """The replay that gives `outputs`, and by their places where they are in its values.
+
+        The tape is forgotten.
+        """
         alike = list(self._hashed.values())
         needed = {n.place for n in (*outputs, *alike)}
         kept: list[tuple[Function, Number, Number, Number | bool]] = []
@@ -142,6 +145,8 @@ class Tape:
             steps.append(Step(function, at[a.place], at[b.place], wanted))
             if isinstance(result, Number):
                 at[result.place] = len(at)
+        for held in (self.numbers, self._steps, self._known, self._constants, self._hashed):
+            held.clear()
         return Replay(
             tuple(c.value for c in constants),
             tuple(steps),
