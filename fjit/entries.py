@@ -162,9 +162,16 @@ def overlapping_captures(traced: Traced, arguments: list[Any]) -> bool:
     if not written or not captured:
         return False
     arrays = [k for k, a in enumerate(arguments) if isinstance(a, np.ndarray)]
-    others = captured if not set(written) <= set(captured) else arrays
-    own = [k for k in written if k in arrays]
-    return overlap.meets(arguments, own, others)
+    return any(
+        overlap.meets(arguments, [k], arrays if k in captured else captured)
+        for k in written
+        if k in arrays
+    )
+
+
+def apart_writes(traced: Traced, arguments: list[Any]) -> tuple[tuple[int, int], ...]:
+    """The writes of a trace, if each input that is written shares no memory with another one."""
+    return () if traced.aliases or overlap.groups(arguments) else traced.writes
 
 
 def check_paths(entry: Entry, known: list[Entry]) -> None:

@@ -36,6 +36,7 @@ from fjit.entries import (
     Call,
     Choices,
     Entry,
+    apart_writes,
     check_paths,
     check_ranges,
     hashable,
@@ -279,7 +280,8 @@ class Fused(native.NativeCallable):
         else:
             outputs = entry.executable.run(arguments)[0]
         for position, output in entry.traced.writes:
-            np.copyto(arguments[position], outputs[output])
+            if outputs[output] is not arguments[position]:
+                np.copyto(arguments[position], outputs[output])
         results = [result_of(r, outputs, arguments) for r in entry.traced.results]
         return tree.unflatten(entry.traced.result_tree, results)
 
@@ -332,7 +334,8 @@ class Fused(native.NativeCallable):
         if compile_code and self.choices.target != "interpreter":
             stages = self._forms.stages(traced, memory, self.choices.fusion)
             made = stages.planned
-            executable = Executable(stages.assembly, self._options())
+            writes = apart_writes(traced, arguments) if traced.writes else ()
+            executable = Executable(stages.assembly, self._options(), writes)
             self._compiles += executable.compiles
         self._seconds += time.perf_counter() - start
         entry = Entry(

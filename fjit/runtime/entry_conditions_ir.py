@@ -144,7 +144,8 @@ define internal i64 @computed_hold(ptr %conditions, ptr %values) {
 entry:
   %results = alloca [MAX_RESULTS x ptr], align 64
   %extents = alloca [MAX_SYMBOLS x i64], align 64
-  %status = call i64 @execute(ptr %conditions, ptr %values, ptr %results, ptr %extents)
+  %status = call i64 @execute(ptr %conditions, ptr %values, ptr null, ptr null, ptr %results,
+                              ptr %extents)
   switch i64 %status, label %raise [ i64 0, label %found  i64 1, label %no ]
 found:
   %n = call i64 @word(ptr %conditions, i64 {nresults})

@@ -61,9 +61,10 @@ GUARD_WORDS: Final = 4
 """kind, container, key, value; a value of 0 in a dict is that of a missing name. Of a captured
 array the value is the address of the words of an argument.
 """
-RESULT_WORDS: Final = 7
+RESULT_WORDS: Final = 9
 """dtype, ndim, address of the shape, address of the strides or 0, pooled; address of the symbols of
-its axes (-1: none) or 0, whether it is cut along its first axis in C order.
+its axes (-1: none) or 0, whether it is cut along its first axis in C order; whether it lies over an
+input, and the number of that object (below 0: of a captured array).
 """
 OUTPUT, SCALAR, GIVEN = range(3)
 RETURNED_WORDS: Final = 2

@@ -118,16 +118,6 @@ no:
   ret i1 false
 }
 
-; An argument or, below 0, a captured array.
-define internal ptr @object_at(ptr %objects, ptr %held, i64 %place) {
-  %captured = icmp slt i64 %place, 0
-  %behind = xor i64 %place, -1
-  %list = select i1 %captured, ptr %held, ptr %objects
-  %index = select i1 %captured, i64 %behind, i64 %place
-  %object = call ptr @pointer(ptr %list, i64 %index)
-  ret ptr %object
-}
-
 ; New contents into arguments; the arrays that held them go. False where an error is to be raised.
 define internal i1 @write_back(ptr %record, ptr %results, ptr %objects, ptr %held) {
 entry:
@@ -251,7 +241,8 @@ entry:
   %results = alloca [MAX_RESULTS x ptr], align 64
   %leaves = alloca [MAX_RESULTS x ptr], align 64
   %extents = alloca [MAX_SYMBOLS x i64], align 64
-  %status = call i64 @execute(ptr %record, ptr %values, ptr %results, ptr %extents)
+  %status = call i64 @execute(ptr %record, ptr %values, ptr %objects, ptr %held, ptr %results,
+                              ptr %extents)
   switch i64 %status, label %no [ i64 0, label %filled  i64 1, label %again ]
 again:
   ret ptr inttoptr (i64 1 to ptr)

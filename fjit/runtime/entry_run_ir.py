@@ -90,6 +90,16 @@ done:
   ret void
 }
 
+; An argument or, below 0, a captured array.
+define internal ptr @object_at(ptr %objects, ptr %held, i64 %place) {
+  %captured = icmp slt i64 %place, 0
+  %behind = xor i64 %place, -1
+  %list = select i1 %captured, ptr %held, ptr %objects
+  %index = select i1 %captured, i64 %behind, i64 %place
+  %object = call ptr @pointer(ptr %list, i64 %index)
+  ret ptr %object
+}
+
 define internal ptr @make_plain(ptr %info) {
   %dtype = call ptr @pointer(ptr %info, i64 0)
   %ndim = call i64 @word(ptr %info, i64 1)
@@ -104,9 +114,19 @@ define internal ptr @make_plain(ptr %info) {
   ret ptr %array
 }
 
-; Memory of large results comes from the pool: its handler is NumPy's for this one call.
-define internal ptr @make(ptr %info) {
+; Memory of large results comes from the pool: its handler is NumPy's for this one call. A result
+; that lies over an input is the input's array.
+define internal ptr @make(ptr %info, ptr %objects, ptr %held) {
 entry:
+  %over = call i64 @word(ptr %info, i64 7)
+  %is.over = icmp ne i64 %over, 0
+  br i1 %is.over, label %known, label %new
+known:
+  %place = call i64 @word(ptr %info, i64 8)
+  %object = call ptr @object_at(ptr %objects, ptr %held, i64 %place)
+  call void @Py_IncRef(ptr %object)
+  ret ptr %object
+new:
   %pooled = call i64 @word(ptr %info, i64 4)
   %set = load ptr, ptr @fjit_set_data
   %has = icmp ne ptr %set, null
@@ -265,7 +285,8 @@ define internal void @kernels(ptr %record, ptr %table, i64 %count) {
 
 ; Makes the results and fills them: 0, or 1 where the kernels met an error, or 2 if one is raised.
 ; Then there are no results. Extents that the kernels found are copied out of the table.
-define internal i64 @execute(ptr %record, ptr %values, ptr %results, ptr %extents) {
+define internal i64 @execute(ptr %record, ptr %values, ptr %objects, ptr %held, ptr %results,
+                             ptr %extents) {
 entry:
   %n = call i64 @word(ptr %record, i64 {nresults})
   %infos = call ptr @pointer(ptr %record, i64 {results})
@@ -286,7 +307,7 @@ head:
 body:
   %at = mul i64 %i, RESULT_WORDS
   %info = getelementptr i64, ptr %infos, i64 %at
-  %array = call ptr @make(ptr %info)
+  %array = call ptr @make(ptr %info, ptr %objects, ptr %held)
   %failed = icmp eq ptr %array, null
   br i1 %failed, label %unmake, label %made
 made:
@@ -309,9 +330,9 @@ scratch:
   %no.block = icmp eq ptr %block, null
   br i1 %no.block, label %again, label %ready
 ready:
-  %held = phi ptr [ null, %memory ], [ %block, %scratch ]
-  %held.word = ptrtoint ptr %held to i64
-  %start = add i64 %held.word, 4096
+  %own = phi ptr [ null, %memory ], [ %block, %scratch ]
+  %own.word = ptrtoint ptr %own to i64
+  %start = add i64 %own.word, 4096
   %words = call i64 @word(ptr %record, i64 {words})
   %template = call ptr @pointer(ptr %record, i64 {template})
   %table = alloca i64, i64 %words, align 64
@@ -338,7 +359,7 @@ locked:
 after:
   br i1 %needs, label %give, label %checked
 give:
-  call void @give_scratch(ptr %record, ptr %held)
+  call void @give_scratch(ptr %record, ptr %own)
   br label %checked
 checked:
   %status.at = call i64 @word(ptr %record, i64 {status_at})

@@ -26,6 +26,7 @@ from fjit.core.ir import Atom, Aval, Eqn, Literal, Program, Sym, Var
 from fjit.errors import FjitIndexError, FjitValueError
 from fjit.lower.assembly import Assembly, Kernel
 from fjit.lower.build import BAD_INDEX, EMPTY_REDUCTION, EMPTY_SEARCH, NEGATIVE_POWER
+from fjit.lower.in_place import in_place
 from fjit.lower.nest import Nest
 from fjit.optimize import cost
 from fjit.runtime import threads
@@ -109,8 +110,12 @@ class _Call:
 class Executable:
     """Runs a lowered plan. See the module's docstring."""
 
-    def __init__(self, assembly: Assembly, options: Options) -> None:
+    def __init__(
+        self, assembly: Assembly, options: Options, writes: Sequence[tuple[int, int]] = ()
+    ) -> None:
+        """`writes` are pairs of an input and its new contents, with memory apart from all else."""
         self.assembly = assembly
+        self._over = in_place(assembly, writes)
         self.options = options
         self.program = assembly.program
         self.memory = assembly.memory
@@ -230,6 +235,9 @@ class Executable:
         self.empty = [0 if v.aval.bound else address_of(_NOTHING) for v in inputs]
         self.layouts = [result_layout(v.aval, self.memory[v].strides) for v in self.results]
         self.makers = [maker(how) for how in self.layouts]
+        self.over = {
+            k: inputs.index(self._over[v]) for k, v in enumerate(self.results) if v in self._over
+        }
         self.pointed = [
             k for k, v in enumerate(inputs) if not self.memory[v].scalar and v.aval.bound
         ]
@@ -256,7 +264,9 @@ class Executable:
     def run(self, arguments: Sequence[Any]) -> tuple[list[Any], dict[Sym, int]]:
         """Run on arrays and numbers, one per program input; gives the outputs' arrays."""
         count = threads.num_threads(self.options.threads) if self.wide else 1
-        results = [make() for make in self.makers]
+        makers = enumerate(self.makers)
+        over = self.over
+        results = [arguments[over[k]] if k in over else make() for k, make in makers]
         table = self.template.copy()
         base = address_of(table)
         scratch_bytes = self.private_from + self.per_worker * count

@@ -46,15 +46,21 @@ _CHECKS: Final = {
 class Words:
     """The words that the kernels of one executable need, and all that they point to."""
 
-    def __init__(self, executable: Executable, **named: int) -> None:
-        self._kept: list[Any] = [executable]
+    def __init__(self) -> None:
+        self._kept: list[Any] = []
+
+    def _finish(
+        self, executable: Executable, named: dict[str, int], places: Sequence[int] = ()
+    ) -> None:
+        """Add what the kernels need; `places` says which of the call's objects the inputs are."""
+        results = [self._result(executable, k, places) for k in range(len(executable.layouts))]
         named |= {
-            "nresults": len(executable.layouts),
-            "results": self._words([w for k in range(len(executable.layouts))
-                                    for w in self._result(executable, k)]),
+            "nresults": len(results),
+            "results": self._words([word for words in results for word in words]),
             **self._run_words(executable),
             **self._places(executable),
-        }  # fmt: skip
+        }
+        self._kept.append(executable)
         self.words = np.array([named.get(name, 0) for name in entry_ir.RECORD], np.int64)
         self.address = address_of(self.words)
 
@@ -103,7 +109,7 @@ class Words:
         self._kept.append(value)
         return id(value)
 
-    def _result(self, executable: Executable, number: int) -> list[int]:
+    def _result(self, executable: Executable, number: int, places: Sequence[int]) -> list[int]:
         how, shape = executable.layouts[number], executable.results[number].aval.shape
         strides = 0 if how.strides is None else self._words(how.strides)
         symbols = [-1 if isinstance(e, int) else executable.symbols[e] for e in shape]
@@ -111,7 +117,9 @@ class Words:
         at = self._words(symbols) if cut else 0
         leading = int(cut == [0] and not strides)
         extents, dtype = self._words(how.shape), self._keep(how.dtype)
-        return [dtype, len(how.shape), extents, strides, int(how.pooled), at, leading]
+        words = [dtype, len(how.shape), extents, strides, int(how.pooled), at, leading]
+        over = executable.over.get(number)
+        return [*words, 0, 0] if over is None else [*words, 1, places[over]]
 
     def _places(self, executable: Executable) -> dict[str, int]:
         """Lists of pairs: a place in the kernels' table, and what to put there."""
@@ -133,8 +141,9 @@ class Conditions(Words):
 
     def __init__(self, computed: Computed) -> None:
         expected = np.array([[1 if type(v) is bool else 8, int(v)] for v in computed.values])
-        super().__init__(computed.executable, expected=address_of(expected))
+        super().__init__()
         self._kept.append(expected)
+        self._finish(computed.executable, {"expected": address_of(expected)})
 
 
 class Known(NamedTuple):
@@ -150,16 +159,21 @@ class Known(NamedTuple):
     computed: Computed | None
     given: Sequence[Given]
 
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The number of each input among the call's objects; below 0 for captured arrays."""
+        return (*self.layout.places, *(-1 - k for k in range(len(self.captures))))
+
 
 class Record(Words):
     """The words of one kind of call."""
 
     def __init__(self, call: Known) -> None:
-        self._kept = []
-        layout, executable = call.layout, call.executable
+        super().__init__()
+        layout = call.layout
         arrays = [*call.leaves, *(array for _, array in call.captures)]
         conditions = None if call.computed is None else Conditions(call.computed)
-        kept = self._kept
+        self._kept.append(conditions)
         named = {
             "nargs": layout.positional,
             "kwnames": self._keep(layout.names) if layout.names else 0,
@@ -174,8 +188,7 @@ class Record(Words):
             "conditions": 0 if conditions is None else conditions.address,
             **self._shape(call),
         }  # fmt: skip
-        super().__init__(executable, **named)
-        self._kept += [kept, conditions]
+        self._finish(call.executable, named, call.places)
 
     @property
     def hits(self) -> int:
@@ -228,12 +241,13 @@ class Record(Words):
 
     def _write(self, position: int, output: int, call: Known, arrays: list[Any]) -> list[int]:
         """How a result gets into an array: as it lies in memory, or by NumPy."""
-        count = len(call.leaves)
-        place = call.layout.places[position] if position < count else count - position - 1
         array, how = arrays[position], call.executable.layouts[output]
+        if output in call.executable.over:
+            return [position, call.places[position], output, 0]
         order = how.strides or packed_strides(how.shape, how.dtype.itemsize, range(array.ndim))
         alike = array.dtype == how.dtype and array.strides == order and array.nbytes <= MAX_COPIED
-        return [position, place, output, array.nbytes if alike else -1]
+        bytes_alike = array.nbytes if alike else -1
+        return [position, call.places[position], output, bytes_alike]
 
     def _given(self, given: Given, leaves: Sequence[Any]) -> list[int]:
         shift = _IGNORED[type(leaves[given.position])] if type(given.value) is bool else -1
