@@ -9,6 +9,9 @@ anew what depends on sizes, if its conditions hold for theirs:
     f64[301,400] f64[301,400]    planned, with n0 = 301, n1 = 400: tasks n0, slots (n0, n1, 8 * n1)
     f64[302,410] f64[302,410]    tasks 302, slots (302, 410, 3280), since n0 != n1, n1 > 16, ...
 
+A constant that was another one in an earlier trace (`x / len(x)`) is a number that code takes at
+run time from then on, so that it too can be another one with the same code.
+
 Invariant: the assembly is the one that planning would give.
 """
 
@@ -19,6 +22,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
+from fjit.core import dtypes
 from fjit.core import primitives as p
 from fjit.core.ir import Atom, Aval, Eqn, Literal, Program, Sym, Var
 from fjit.core.recorded import EXACT, MARK, Number, Replay, Tape
@@ -26,7 +32,7 @@ from fjit.frontend.function import Traced
 from fjit.lower.assembly import Assembly, Kernel, assembled
 from fjit.lower.build import Memory
 from fjit.lower.nest import Nest
-from fjit.optimize.clean import own_outputs
+from fjit.optimize.clean import own_outputs, with_inputs
 from fjit.optimize.pipeline import optimize
 from fjit.optimize.plan import Plan, plan
 
@@ -34,13 +40,39 @@ MAX_KINDS: Final = 32
 """Kinds of traces of one function that are remembered; those used least recently go."""
 MAX_FORMS: Final = 4
 """Forms of one kind, each for other relations between the sizes."""
+MAY_VARY: Final = frozenset(
+    (
+        p.add,
+        p.sub,
+        p.mul,
+        p.div,
+        p.max_,
+        p.min_,
+        p.fmax,
+        p.fmin,
+        p.eq,
+        p.ne,
+        p.lt,
+        p.le,
+        p.gt,
+        p.ge,
+        p.select,
+        p.broadcast,
+        p.pad,
+        p.copysign,
+        p.hypot,
+        p.atan2,
+    )
+)
+"""Operations that do the same with a constant and with the number at run time, bit for bit."""
 
 Fusion = str | Callable[[Any], bool]
 
 
 class Stages(NamedTuple):
-    """A lowered trace, with the optimized program and its plan if those were made."""
+    """A trace, its varying constants marked; lowered; its program and plan if they were made."""
 
+    traced: Traced
     assembly: Assembly
     planned: tuple[Program, Plan] | None = None
 
@@ -66,57 +98,117 @@ def planned(traced: Traced, memory: Sequence[Memory], fusion: Fusion) -> tuple[P
     return program, plan(program, strides, orders, fusion)
 
 
+class Constant(NamedTuple):
+    """The dtype and bits of a literal."""
+
+    dtype: np.dtype[Any]
+    word: int
+
+    def literal(self) -> Literal:
+        """A literal that code takes at run time."""
+        return Literal(dtypes.from_word(self.word, self.dtype), Aval((), self.dtype), self.word)
+
+
+class Given(NamedTuple):
+    """What a form is filled in with: the sizes of a trace, and its literals that vary."""
+
+    sizes: tuple[int, ...]
+    literals: tuple[Literal, ...]
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """All of them, literals by their bits."""
+        return (*self.sizes, *(a.word for a in self.literals if a.word is not None))
+
+
+class Kind:
+    """Traces that are alike: their constants as they were last, those that vary, their forms."""
+
+    def __init__(self, constants: tuple[Constant, ...]) -> None:
+        self.constants = constants
+        self.varying: set[int] = set()
+        self.forms: list[Form] = []
+
+    def meet(self, constants: tuple[Constant, ...]) -> None:
+        """Note which constants are others than before: no form knows that they vary."""
+        pairs = enumerate(zip(constants, self.constants, strict=True))
+        changed = {k for k, (new, old) in pairs if new != old} - self.varying
+        if changed:
+            self.varying |= changed
+            self.forms.clear()
+        self.constants = constants
+
+    def known(
+        self, traced: Traced, memory: Sequence[Memory], fusion: Fusion, given: Given
+    ) -> Stages | None:
+        """A trace lowered by a form, which is made if there is room; else None."""
+        inputs = traced.program.inputs
+        for form in self.forms:
+            assembly = form.assembly(given.numbers, inputs)
+            if assembly is not None:
+                return Stages(traced, assembly)
+        if len(self.forms) >= MAX_FORMS:
+            return None
+        form = _recorded(traced, memory, fusion, given)
+        self.forms.insert(0, form)
+        assembly = form.assembly(given.numbers, inputs)
+        assert assembly is not None, "a form does not fit the sizes that it was made from"
+        return Stages(traced, assembly)
+
+
 class Forms:
     """The forms of one function's traces, by kind."""
 
     def __init__(self) -> None:
-        self._forms: OrderedDict[tuple[Any, ...], list[Form]] = OrderedDict()
+        self._kinds: OrderedDict[tuple[Any, ...], Kind] = OrderedDict()
 
     def stages(self, traced: Traced, memory: Sequence[Memory], fusion: Fusion) -> Stages:
         """The assembly of a trace."""
         if callable(fusion):  # it would see recorded numbers
             return _afresh(traced, memory, fusion)
-        sizes = _Sizes()
+        sizes = _Sizes(traced.program)
         key = (*sizes.kind(traced, memory), fusion)
-        forms = self._forms.get(key)
-        if forms is None:
-            self._forms[key] = []
-            if len(self._forms) > MAX_KINDS:
-                self._forms.popitem(last=False)
-        else:
-            self._forms.move_to_end(key)
-            for form in forms:
-                known = form.assembly(tuple(sizes.places), traced.program.inputs)
-                if known is not None:
-                    return Stages(known)
-            if len(forms) < MAX_FORMS:
-                form = _recorded(traced, memory, fusion, sizes.places)
-                forms.insert(0, form)
-                known = form.assembly(tuple(sizes.places), traced.program.inputs)
-                assert known is not None, "a form does not fit the sizes that it was made from"
-                return Stages(known)
-        return _afresh(traced, memory, fusion)
+        kind = self._kinds.get(key)
+        if kind is None:
+            self._kinds[key] = Kind(tuple(sizes.constants))
+            if len(self._kinds) > MAX_KINDS:
+                self._kinds.popitem(last=False)
+            return _afresh(traced, memory, fusion)
+        self._kinds.move_to_end(key)
+        constants = tuple(sizes.constants)
+        kind.meet(constants)
+        varying = {k: constants[k].literal() for k in sorted(kind.varying)}
+        instead = {a: varying[k] for a, k in sizes.literals.items() if k in varying}
+        traced = replace(traced, program=_marked(traced.program, instead))
+        given = Given(tuple(sizes.places), tuple(varying.values()))
+        return kind.known(traced, memory, fusion, given) or _afresh(traced, memory, fusion)
 
     def clear(self) -> None:
         """Forget all forms."""
-        self._forms.clear()
+        self._kinds.clear()
 
 
 def _afresh(traced: Traced, memory: Sequence[Memory], fusion: Fusion) -> Stages:
     program, made = planned(traced, memory, fusion)
-    return Stages(assembled(made, memory), (program, made))
+    return Stages(traced, assembled(made, memory), (program, made))
 
 
 # ---- what is alike ------------------------------------------------------------------------------
 class _Sizes:
-    """The large numbers of a trace, in the order in which they are met; equal ones are one."""
+    """The large numbers and the constants of a trace, as they are met; equal ones are one."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: Program) -> None:
         self.places: dict[int, int] = {}
+        self.constants: dict[Constant, int] = {}
+        self.literals: dict[Literal, int] = {}
         self._names: dict[object, int] = {}
+        self._fixed = {a for a in program.outputs if isinstance(a, Literal)}
+        for eqn in program.eqns:
+            if eqn.primitive not in MAY_VARY:
+                self._fixed.update(a for a in eqn.inputs if isinstance(a, Literal))
 
     def kind(self, traced: Traced, memory: Sequence[Memory]) -> tuple[Any, ...]:
-        """All that planning looks at, with large numbers by their places."""
+        """All that planning looks at, with large numbers and constants by their places."""
         program = traced.program
         names = self._names
         inputs = []
@@ -147,18 +239,40 @@ class _Sizes:
         return value
 
     def _atom(self, atom: Atom) -> Any:
-        if isinstance(atom, Literal):
-            return (atom.aval.dtype, atom.value.tobytes())
-        return self._names[atom]
+        if not isinstance(atom, Literal):
+            return self._names[atom]
+        dtype = atom.aval.dtype
+        if atom in self._fixed or dtype.kind == "b":
+            return (dtype, atom.value.tobytes())
+        number = self.literals.get(atom)
+        if number is None:
+            constant = Constant(dtype, dtypes.word(atom.value, dtype))
+            number = self.constants.setdefault(constant, len(self.constants))
+            self.literals[atom] = number
+        return ("constant", dtype, number)
+
+
+def _marked(program: Program, instead: dict[Literal, Literal]) -> Program:
+    """The program with other literals."""
+    if not instead:
+        return program
+    names: dict[Atom, Atom] = dict(instead.items())
+    eqns = tuple(
+        with_inputs(eqn, tuple(names.get(a, a) for a in eqn.inputs))
+        if any(a in names for a in eqn.inputs)
+        else eqn
+        for eqn in program.eqns
+    )
+    return Program(program.inputs, eqns, program.outputs)
 
 
 # ---- making a form ------------------------------------------------------------------------------
-def _recorded(
-    traced: Traced, memory: Sequence[Memory], fusion: Fusion, places: dict[int, int]
-) -> Form:
+def _recorded(traced: Traced, memory: Sequence[Memory], fusion: Fusion, given: Given) -> Form:
     """The form of a trace, from planning and lowering it with recorded numbers."""
-    tape = Tape(tuple(places))
-    restated = _Restated(lambda v: tape.given[places[v]] if v in places else tape.constant(v))
+    tape = Tape(given.numbers)
+    sizes = dict(zip(given.sizes, tape.given, strict=False))
+    words = dict(zip(given.literals, tape.given[len(sizes) :], strict=True))
+    restated = _Restated(lambda v: sizes[v] if v in sizes else tape.constant(v), words)
     program = restated.program(traced.program)
     at = [replace(m, strides=restated.part(m.strides)) for m in memory]
     assembly = assembled(planned(replace(traced, program=program), at, fusion)[1], at)
@@ -173,9 +287,9 @@ def _recorded(
 class _Restated:
     """A program with other numbers, its results' shapes worked out from its operands'."""
 
-    def __init__(self, number: Callable[[int], Number]) -> None:
+    def __init__(self, number: Callable[[int], Number], words: dict[Literal, Number]) -> None:
         self.number = number
-        self.vars: dict[Atom, Atom] = {}
+        self.vars: dict[Atom, Atom] = {a: Literal(a.value, a.aval, n) for a, n in words.items()}  # type: ignore[arg-type]  # stands for an int
         self.symbols: dict[Sym, Sym] = {}
 
     def program(self, program: Program) -> Program:
@@ -209,7 +323,7 @@ class _Restated:
         return Eqn(eqn.primitive, inputs, params, (output,), eqn.source, eqn.scope)
 
     def _atom(self, atom: Atom) -> Atom:
-        return atom if isinstance(atom, Literal) else self.vars[atom]
+        return self.vars.get(atom, atom) if isinstance(atom, Literal) else self.vars[atom]
 
 
 class _Numbers:
@@ -286,8 +400,14 @@ class _Filled:
         outputs = tuple(self.atoms[a] for a in program.outputs)
         return Program(inputs, eqns, outputs)  # type: ignore[arg-type]  # inputs are variables
 
+    def _operand(self, atom: Atom) -> Atom:
+        if isinstance(atom, Literal) and atom.word is not None and atom not in self.atoms:
+            word = self._part(atom.word)
+            self.atoms[atom] = Literal(dtypes.from_word(word, atom.aval.dtype), atom.aval, word)
+        return self.atoms.get(atom, atom)
+
     def _eqn(self, eqn: Eqn) -> Eqn:
-        inputs = tuple(self.atoms.get(a, a) for a in eqn.inputs)
+        inputs = tuple(map(self._operand, eqn.inputs))
         params = tuple((k, self._part(v)) for k, v in eqn.params)
         outputs = tuple(self._var(v) for v in eqn.outputs)
         return Eqn(eqn.primitive, inputs, params, outputs, eqn.source, eqn.scope)

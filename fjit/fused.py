@@ -333,7 +333,7 @@ class Fused(native.NativeCallable):
         executable, made = None, None
         if compile_code and self.choices.target != "interpreter":
             stages = self._forms.stages(traced, memory, self.choices.fusion)
-            made = stages.planned
+            traced, made = stages.traced, stages.planned
             writes = apart_writes(traced, arguments) if traced.writes else ()
             executable = Executable(stages.assembly, self._options(), writes)
             self._compiles += executable.compiles

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from fjit.lower.assembly import Assembly, assembled
 from fjit.lower.build import Memory
 from fjit.oracle.choose import seeded
 from fjit.oracle.programs import RandomProgram, build
+from fjit.testing import assert_same
 from tests.corpus import CORPUS, Case
 
 SIZES = (17, 18, 20, 31, 32, 33, 40, 64, 67, 100)
@@ -80,7 +81,7 @@ def compared(function: Any, all_arguments: Iterator[tuple[Any, ...]]) -> int:
         if stages.planned is None:
             used += 1
             assert described(stages.assembly) == described(
-                assembled(planned(found, memory, "auto")[1], memory)
+                assembled(planned(stages.traced, memory, "auto")[1], memory)
             ), arguments
     return used
 
@@ -161,6 +162,61 @@ def test_new_shapes_give_numpy_s_results_and_compile_nothing() -> None:
             compiled = fused.cache_info().compiles
     assert fused.cache_info().compiles == compiled
     assert fused.cache_info().traces == 10
+
+
+def standardised(x: Any) -> Any:
+    return (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5) / len(x)
+
+
+FUNCTIONS: tuple[Callable[[Any], Any], ...] = (
+    standardised,
+    lambda x: x / x.shape[1] + x.shape[0],
+    lambda x: np.where(x > x.shape[0], x.size, x) * 2.0,
+    lambda x: (x.astype("f4") * np.float32(1 / len(x))).mean(0),
+    lambda x: np.pad(x, 1, constant_values=x.shape[1]) - x.shape[1],
+    lambda x: x**2 + x.shape[0] ** 2 * np.full(x.shape, 1.0 / x.size),
+    lambda x: (x > len(x)).sum(0) + len(x) // 2,
+    lambda x: np.linspace(0, 1, x.shape[1]) * x + np.arange(x.shape[1]) / x.shape[1],
+    lambda x: (np.float32(len(x)), x.std(), x.sum() / len(x) * 1),
+)
+
+
+@pytest.mark.parametrize("number", range(len(FUNCTIONS)))
+def test_constants_that_follow_from_sizes_compile_once_more_at_most(number: int) -> None:
+    function = FUNCTIONS[number]
+    fused, rng, compiled = fjit.fuse(function), np.random.default_rng(number), []
+    for n in (35, 36, 41, 47, 64, 128, 1, 53):
+        x = rng.standard_normal((n, 2 * n + 1)) * 40
+        for got, want in zip(leaves(fused(x)), leaves(fjit.fuse(function)(x)), strict=True):
+            assert_same(got, want)
+        compiled.append(fused.cache_info().compiles)
+    assert compiled[1] == compiled[4], compiled
+
+
+def leaves(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)
+
+
+def test_numbers_from_outside_that_change_compile_once_more_at_most() -> None:
+    scale = 2.0
+
+    def scaled(x: Any) -> Any:
+        return np.maximum(x * scale, 1.0) + scale
+
+    fused, x = fjit.fuse(scaled), np.linspace(-3, 3, 11)
+    for k, value in enumerate((2.0, 3.0, 0.0, -0.0, np.nan, 1e300, -1.0, 5e-324, 0.1)):
+        scale = value
+        assert_same(fused(x), scaled(x))
+        if k == 1:
+            compiled = fused.cache_info().compiles
+    assert fused.cache_info().compiles == compiled
+
+
+def test_measuring_a_call_with_varying_constants() -> None:
+    fused = fjit.fuse(standardised)
+    for n in (40, 50, 60):
+        report = fused.explain(np.ones((n, 90)), measure=True)
+        assert all(kernel.measured_ns for kernel in report.kernels)
 
 
 def test_explain_and_prepare_show_the_plan_of_the_shape_at_hand() -> None:

@@ -244,6 +244,19 @@ class Writer:
         self.place(Const(out, scalar, dtype), 0)
         return self.remember(key, out)
 
+    def _literal(self, atom: Literal) -> Value:
+        """A constant, or a scalar whose bits are a run-time argument."""
+        dtype = atom.aval.dtype
+        if atom.word is None:
+            return self.constant(atom.value, dtype)
+        key = ("word", atom)
+        known = self.memo.get(key)
+        if known is not None:
+            return known
+        out = self.fresh(0)
+        self.place(Scalar(out, self.extent_slot(key, atom.word), dtype), 0)
+        return self.remember(key, out)
+
     def let(self, op: str, args: tuple[Value, ...], types: tuple[np.dtype, ...], dtype: np.dtype,
             depth: int = 0) -> Value:  # fmt: skip
         """An elementwise operation, placed where its operands are known."""
@@ -293,7 +306,7 @@ class Writer:
     def value(self, atom: Atom, at: Indices, under: Value | None = None) -> Value:
         """The element `at` of `atom`; loads happen only where `under` holds."""
         if isinstance(atom, Literal):
-            return self.constant(atom.value, atom.aval.dtype)
+            return self._literal(atom)
         known = self.memo.get((atom, at, None))
         if known is None and under is not None:
             known = self.memo.get((atom, at, under))

@@ -118,6 +118,6 @@ def own_outputs(program: Program) -> Program:
 
 def _atom_key(atom: Atom) -> object:
     """Variables by identity, literals by dtype and bits: -0.0 is not 0.0 and NaN is itself."""
-    if isinstance(atom, Literal):
+    if isinstance(atom, Literal) and atom.word is None:
         return (atom.aval.dtype, atom.value.tobytes())
     return atom

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-import struct
 import sys
 import sysconfig
 import threading
@@ -21,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fjit.backend import cpu
+from fjit.core import dtypes
 from fjit.core import primitives as p
 from fjit.core.ir import Atom, Aval, Eqn, Literal, Program, Sym, Var
 from fjit.errors import FjitIndexError, FjitValueError
@@ -306,7 +306,7 @@ class Executable:
         if len(self.inner_at):
             table[self.inner_at] = self.inner_offset + base
         for at, position, dtype in self.scalars:
-            table[at] = scalar_bits(arguments[position], dtype)
+            table[at] = dtypes.word(arguments[position], dtype)
         for at, offset in self.shared:
             table[at] = start + offset
         for at, offset, _ in self.private:
@@ -435,12 +435,6 @@ def _trim(array: Any, aval: Aval, extents: dict[Sym, int]) -> Any:
         return array[tuple(slice(n) for n in shape)].copy(order="K")
     array.resize(shape, refcheck=False)
     return array
-
-
-def scalar_bits(value: Any, dtype: np.dtype) -> int:
-    """The bits of a number in `dtype` as a signed 64-bit integer."""
-    data = np.asarray(value, dtype=dtype).tobytes().ljust(8, b"\0")
-    return int(struct.unpack("<q", data)[0])
 
 
 def _raise_status(status: int) -> None:
