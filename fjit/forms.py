@@ -10,7 +10,8 @@ anew what depends on sizes, if its conditions hold for theirs:
     f64[302,410] f64[302,410]    tasks 302, slots (302, 410, 3280), since n0 != n1, n1 > 16, ...
 
 A constant that was another one in an earlier trace (`x / len(x)`) is a number that code takes at
-run time from then on, so that it too can be another one with the same code.
+run time from then on, so that it too can be another one with the same code. The count of a mean is
+one from the start.
 
 Invariant: the assembly is the one that planning would give.
 """
@@ -40,30 +41,12 @@ MAX_KINDS: Final = 32
 """Kinds of traces of one function that are remembered; those used least recently go."""
 MAX_FORMS: Final = 4
 """Forms of one kind, each for other relations between the sizes."""
-MAY_VARY: Final = frozenset(
-    (
-        p.add,
-        p.sub,
-        p.mul,
-        p.div,
-        p.max_,
-        p.min_,
-        p.fmax,
-        p.fmin,
-        p.eq,
-        p.ne,
-        p.lt,
-        p.le,
-        p.gt,
-        p.ge,
-        p.select,
-        p.broadcast,
-        p.pad,
-        p.copysign,
-        p.hypot,
-        p.atan2,
-    )
-)
+# fmt: off
+MAY_VARY: Final = frozenset((
+    p.add, p.sub, p.mul, p.div, p.max_, p.min_, p.fmax, p.fmin, p.eq, p.ne, p.lt, p.le, p.gt, p.ge,
+    p.select, p.broadcast, p.pad, p.copysign, p.hypot, p.atan2,
+))
+# fmt: on
 """Operations that do the same with a constant and with the number at run time, bit for bit."""
 
 Fusion = str | Callable[[Any], bool]
@@ -124,9 +107,9 @@ class Given(NamedTuple):
 class Kind:
     """Traces that are alike: their constants as they were last, those that vary, their forms."""
 
-    def __init__(self, constants: tuple[Constant, ...]) -> None:
+    def __init__(self, constants: tuple[Constant, ...], varying: set[int]) -> None:
         self.constants = constants
-        self.varying: set[int] = set()
+        self.varying = varying
         self.forms: list[Form] = []
 
     def meet(self, constants: tuple[Constant, ...]) -> None:
@@ -170,7 +153,7 @@ class Forms:
         key = (*sizes.kind(traced, memory), fusion)
         kind = self._kinds.get(key)
         if kind is None:
-            self._kinds[key] = Kind(tuple(sizes.constants))
+            self._kinds[key] = Kind(tuple(sizes.constants), sizes.varying)
             if len(self._kinds) > MAX_KINDS:
                 self._kinds.popitem(last=False)
             return _afresh(traced, memory, fusion)
@@ -201,6 +184,7 @@ class _Sizes:
         self.places: dict[int, int] = {}
         self.constants: dict[Constant, int] = {}
         self.literals: dict[Literal, int] = {}
+        self.varying: set[int] = set()
         self._names: dict[object, int] = {}
         self._fixed = {a for a in program.outputs if isinstance(a, Literal)}
         for eqn in program.eqns:
@@ -249,7 +233,9 @@ class _Sizes:
             constant = Constant(dtype, dtypes.word(atom.value, dtype))
             number = self.constants.setdefault(constant, len(self.constants))
             self.literals[atom] = number
-        return ("constant", dtype, number)
+        if atom.word is not None:
+            self.varying.add(number)
+        return ("constant", dtype, number, atom.word is not None)
 
 
 def _marked(program: Program, instead: dict[Literal, Literal]) -> Program:

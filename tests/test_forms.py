@@ -193,6 +193,23 @@ def test_constants_that_follow_from_sizes_compile_once_more_at_most(number: int)
     assert compiled[1] == compiled[4], compiled
 
 
+def layernorm(x: Any) -> Any:
+    return (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
+
+
+@pytest.mark.parametrize(
+    "function", [softmax, layernorm, lambda x: np.tanh(x * x + 1) - x, lambda x: x.std(0, ddof=1)]
+)
+def test_the_second_shape_compiles_nothing(function: Callable[[Any], Any]) -> None:
+    fused = fjit.fuse(function, cache=False)
+    for n in (300, 301, 331, 256):
+        x = np.random.default_rng(n).standard_normal((n, n + 60))
+        assert_same(fused(x), fjit.fuse(function)(x))
+        if n == 300:
+            compiled = fused.cache_info().compiles
+    assert fused.cache_info().compiles == compiled
+
+
 def leaves(result: Any) -> tuple[Any, ...]:
     return result if isinstance(result, tuple) else (result,)
 
