@@ -18,15 +18,17 @@ import numpy as np
 import optree
 
 from fjit.core.interpreter import interpret
-from fjit.core.ir import Program, Var
+from fjit.core.ir import Program
 from fjit.errors import BRANCH_ADVICE, BranchError, FjitError, FjitTypeError
+from fjit.forms import Policy, planned
 from fjit.frontend import overlap
 from fjit.frontend.function import Traced, input_aval
 from fjit.frontend.guards import Guard
 from fjit.lower.build import Memory
-from fjit.optimize.plan import Plan, plan
+from fjit.optimize.plan import Plan
 from fjit.runtime.executable import Executable
 from fjit.runtime.records import Record
+from fjit.runtime.refusals import Computed, Given
 
 MAX_PATHS: Final = 8
 
@@ -69,14 +71,27 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """The Python branches of a trace: a program for their conditions, and the values they had."""
+    """The Python branches of a trace, and which way they went: on numbers of the call, on others.
 
+    `program` computes the others, of which `values` are what they were.
+    """
+
+    given: tuple[Given, ...]
     program: Program
     executable: Executable | None
     values: tuple[bool | int, ...]
 
+    @property
+    def computed(self) -> Computed | None:
+        """The kernels of the computed ones."""
+        return None if self.executable is None else Computed(self.executable, self.values)
+
     def hold(self, arguments: list[Any]) -> bool:
         """Whether the arguments lead through the same branches."""
+        if any(type(value)(arguments[k]) != value for k, value in self.given):
+            return False
+        if not self.values:
+            return True
         if self.executable is None:
             found: Sequence[Any] = interpret(self.program, *arguments)
         else:
@@ -93,16 +108,31 @@ class Entry:
     """One trace with its guards, compiled for one kind of arguments."""
 
     traced: Traced
-    program: Program
-    plan: Plan
     executable: Executable | None
     guards: tuple[Guard, ...]
     once: bool
     branches: Branches | None
     memory: tuple[Memory, ...]
+    policy: Policy
     kinds: dict[int, tuple[Any, ...]]
     watched: bool  # whether captured arrays may share memory with arguments in a way that matters
+    planned: tuple[Program, Plan] | None  # None until somebody looks, if a form was at hand
     record: Record | str = ""  # for the native entry; or why there is none, once that is known
+
+    @property
+    def program(self) -> Program:
+        """The optimized program."""
+        return self._planned()[0]
+
+    @property
+    def plan(self) -> Plan:
+        """Its plan."""
+        return self._planned()[1]
+
+    def _planned(self) -> tuple[Program, Plan]:
+        if self.planned is None:
+            self.planned = planned(self.traced, self.memory, self.policy)
+        return self.planned
 
 
 def hashable(value: Any) -> Any:
@@ -133,9 +163,16 @@ def overlapping_captures(traced: Traced, arguments: list[Any]) -> bool:
     if not written or not captured:
         return False
     arrays = [k for k, a in enumerate(arguments) if isinstance(a, np.ndarray)]
-    others = captured if not set(written) <= set(captured) else arrays
-    own = [k for k in written if k in arrays]
-    return overlap.meets(arguments, own, others)
+    return any(
+        overlap.meets(arguments, [k], arrays if k in captured else captured)
+        for k in written
+        if k in arrays
+    )
+
+
+def apart_writes(traced: Traced, arguments: list[Any]) -> tuple[tuple[int, int], ...]:
+    """The writes of a trace, if each input that is written shares no memory with another one."""
+    return () if traced.aliases or overlap.groups(arguments) else traced.writes
 
 
 def check_paths(entry: Entry, known: list[Entry]) -> None:
@@ -167,26 +204,3 @@ def memory_of(value: Any) -> Memory:
     if isinstance(value, np.ndarray):
         return Memory(value.strides, not value.dtype.isnative)
     return Memory((), False, True)
-
-
-def plan_for(
-    program: Program, traced: Traced, arguments: list[Any], fusion: str | Callable[[Any], bool]
-) -> Plan:
-    strides = {
-        var: tuple(s // a.itemsize for s in a.strides) if isinstance(a, np.ndarray) else ()
-        for var, a in zip(program.inputs, arguments, strict=True)
-    }
-    orders: dict[Var, tuple[int, ...]] = {}
-    for result in traced.results:
-        if result.output is not None:
-            atom = program.outputs[result.output]
-            if isinstance(atom, Var):
-                orders[atom] = result.order
-    for position, output in traced.writes:
-        atom = program.outputs[output]
-        array = arguments[position]
-        if isinstance(atom, Var):
-            steps = [-abs(s) for s in array.strides]
-            order = sorted(range(array.ndim), key=steps.__getitem__)
-            orders.setdefault(atom, tuple(order))
-    return plan(program, strides, orders, fusion)

@@ -36,6 +36,7 @@ from fjit.entries import (
     Call,
     Choices,
     Entry,
+    apart_writes,
     check_paths,
     check_ranges,
     hashable,
@@ -43,13 +44,13 @@ from fjit.entries import (
     kind_of_array,
     memory_of,
     overlapping_captures,
-    plan_for,
 )
 from fjit.errors import (
     FjitValueError,
     ReadOnlyError,
     UnsupportedError,
 )
+from fjit.forms import Forms, Policy
 from fjit.frontend import overlap
 from fjit.frontend.binding import hooks
 from fjit.frontend.function import Traced, trace_function
@@ -58,8 +59,6 @@ from fjit.frontend.paths import Attr
 from fjit.frontend.rebind import Rebound, rebind
 from fjit.frontend.session import Session, place_of
 from fjit.lower.build import Memory
-from fjit.optimize.clean import own_outputs
-from fjit.optimize.pipeline import optimize
 from fjit.report import build, lowered
 from fjit.report.report import Report
 from fjit.runtime import entry as native
@@ -68,6 +67,7 @@ from fjit.runtime.host import host
 from fjit.runtime.layouts import layout_of
 from fjit.runtime.outputs import result_of
 from fjit.runtime.records import Record, record_of
+from fjit.runtime.refusals import Given
 
 MAX_ENTRIES: Final = 256
 _STATIC: Final = (str, bytes, np.dtype, type, FunctionType, slice, Enum)
@@ -80,6 +80,7 @@ class Fused(native.NativeCallable):
         self.function = function
         self.choices = choices
         self._entries: OrderedDict[tuple[Any, ...], list[Entry]] = OrderedDict()
+        self._forms = Forms()
         self._lock = threading.RLock()
         self._hits = self._misses = self._traces = self._compiles = 0
         self._seconds = 0.0
@@ -219,11 +220,12 @@ class Fused(native.NativeCallable):
         layout = layout_of(args, keywords, call.leaves)
         if layout is None:
             return "an argument is neither an array, a number nor a plain container of them"
-        if self._writes or entry.watched or entry.branches is not None:
-            return "the function writes into an array or branches on a traced value"
+        branches = entry.branches
         return record_of(
-            entry.traced, entry.executable, entry.guards, self.function, layout, call.leaves
-        )
+            entry.traced, entry.executable, entry.guards, self.function, layout, call.leaves,
+            None if branches is None else branches.computed,
+            () if branches is None else branches.given,
+        )  # fmt: skip
 
     def _used(self, key: tuple[Any, ...]) -> None:
         """Note a use, so that the entries used least recently are forgotten first."""
@@ -261,7 +263,7 @@ class Fused(native.NativeCallable):
 
     def _all_arguments(self, entry: Entry, call: Call) -> list[Any]:
         arguments = list(call.leaves)
-        for position in range(len(arguments), len(entry.program.inputs)):
+        for position in range(len(arguments), len(entry.traced.program.inputs)):
             capture = entry.traced.captures[position]
             if capture.path is None:
                 arguments.append(capture.array)
@@ -278,7 +280,8 @@ class Fused(native.NativeCallable):
         else:
             outputs = entry.executable.run(arguments)[0]
         for position, output in entry.traced.writes:
-            np.copyto(arguments[position], outputs[output])
+            if outputs[output] is not arguments[position]:
+                np.copyto(arguments[position], outputs[output])
         results = [result_of(r, outputs, arguments) for r in entry.traced.results]
         return tree.unflatten(entry.traced.result_tree, results)
 
@@ -318,9 +321,8 @@ class Fused(native.NativeCallable):
             call = self._take_apart(*tree.unflatten(call.spec, call.values))
         check_ranges(traced, call.leaves)
         self._traces += 1
-        program = own_outputs(optimize(traced.program, self.choices.fastmath))
         arguments = list(call.leaves)
-        for position in range(len(arguments), len(program.inputs)):
+        for position in range(len(arguments), len(traced.program.inputs)):
             arguments.append(traced.captures[position].array)
         if overlapping_captures(traced, arguments):
             raise UnsupportedError(
@@ -328,40 +330,47 @@ class Fused(native.NativeCallable):
                 "one is an argument and one captured from outside: pass both as arguments"
             )
         memory = tuple(memory_of(a) for a in arguments)
-        planned = plan_for(program, traced, arguments, self.choices.fusion)
-        executable = None
+        executable, made = None, None
         if compile_code and self.choices.target != "interpreter":
-            executable = Executable(planned, memory, self._options())
+            stages = self._forms.stages(traced, memory, self._policy())
+            traced, made = stages.traced, stages.planned
+            writes = apart_writes(traced, arguments) if traced.writes else ()
+            executable = Executable(stages.assembly, self._options(), writes)
             self._compiles += executable.compiles
         self._seconds += time.perf_counter() - start
         entry = Entry(
             traced,
-            program,
-            planned,
             executable,
             reads.guards(inputs=False),
             bool(reads.effects),
-            self._branches(traced, arguments, memory) if compile_code else None,
+            self._branches(traced, memory) if compile_code else None,
             memory,
+            Policy(self.choices.fusion, self.choices.fastmath),
             {k: kind_of_array(c.array) for k, c in traced.captures.items()},
             bool(traced.aliases) or bool(traced.writes and traced.captures),
+            made,
         )
         return entry, call
 
-    def _branches(
-        self, traced: Traced, arguments: list[Any], memory: tuple[Memory, ...]
-    ) -> Branches | None:
+    def _branches(self, traced: Traced, memory: tuple[Memory, ...]) -> Branches | None:
         """The kernels that decide whether a later call takes the same Python branches."""
         if not traced.branches:
             return None
-        atoms = tuple(b.atom for b in traced.branches)
-        program = optimize(Program(traced.program.inputs, traced.program.eqns, atoms))
-        planned = plan_for(program, replace(traced, results=(), writes=()), arguments, "auto")
+        inputs = traced.program.inputs
+        numbers = {v: k for k, v in enumerate(inputs) if memory[k].scalar}
+        given = [Given(numbers[b.atom], b.value) for b in traced.branches if b.atom in numbers]
+        others = [b for b in traced.branches if b.atom not in numbers]
+        program = Program(inputs, traced.program.eqns, tuple(b.atom for b in others))
         executable = None
-        if self.choices.target != "interpreter":
-            executable = Executable(planned, memory, self._options())
+        if others and self.choices.target != "interpreter":
+            conditions = replace(traced, program=program, results=(), writes=())
+            stages = self._forms.stages(conditions, memory, Policy(cache_bytes=host().l3_bytes))
+            executable = Executable(stages.assembly, self._options())
             self._compiles += executable.compiles
-        return Branches(program, executable, tuple(b.value for b in traced.branches))
+        return Branches(tuple(given), program, executable, tuple(b.value for b in others))
+
+    def _policy(self) -> Policy:
+        return Policy(self.choices.fusion, self.choices.fastmath, host().l3_bytes)
 
     def _options(self) -> Options:
         choices = self.choices
@@ -446,6 +455,7 @@ class Fused(native.NativeCallable):
         with self._lock:
             self.withdraw()
             self._entries.clear()
+            self._forms.clear()
             self._hits = self._misses = self._traces = self._compiles = 0
             self._seconds = 0.0
             clear_kernels()

@@ -32,6 +32,7 @@ LAYERS = (
     ("backend",),
     ("runtime",),
     ("interop", "report"),
+    ("forms",),
     ("entries",),
     ("fused",),
     ("api",),

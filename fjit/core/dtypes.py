@@ -5,7 +5,7 @@ a key of `NAMES`; byte order and alignment belong to buffers, not to programs.
 """
 
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -75,3 +75,14 @@ def is_float(dtype: np.dtype) -> bool:
 def is_integer(dtype: np.dtype) -> bool:
     """Whether `dtype` is a signed or unsigned integer dtype (not bool)."""
     return dtype.kind in "iu"
+
+
+def word(value: object, dtype: np.dtype) -> int:
+    """The bits of a number in `dtype` as a signed 64-bit integer."""
+    data = np.asarray(value, dtype=dtype).tobytes().ljust(8, b"\0")
+    return int.from_bytes(data, "little", signed=True)
+
+
+def from_word(bits: int, dtype: np.dtype) -> Any:
+    """The number in `dtype` that `word` gives these bits."""
+    return np.frombuffer(bits.to_bytes(8, "little", signed=True), dtype, 1)[0]

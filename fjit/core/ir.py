@@ -99,10 +99,14 @@ class Var:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Literal:
-    """A scalar constant of a fixed dtype, part of the program's text."""
+    """A scalar constant of a fixed dtype, part of the program's text.
+
+    With a `word`, its bits as an int64, code takes it at run time: nothing may look at the value.
+    """
 
     value: np.generic
     aval: Aval
+    word: int | None = None
 
 
 Atom = Var | Literal

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from fjit.core import dtypes
 from fjit.core import primitives as p
 from fjit.core.ir import Atom, Aval, Eqn, Literal, Params, Primitive, Program, Source, Sym, Var
 from fjit.errors import FjitError, FjitValueError
@@ -84,17 +85,23 @@ class Trace:
         self.inputs.append(var)
         return var
 
-    def literal(self, value: object, dtype: np.dtype) -> Literal:
-        """The literal `value` of `dtype`; equal values (bitwise) share one object."""
-        quick = (dtype, type(value), value) if type(value) in (int, float) and value else None
+    def literal(self, value: object, dtype: np.dtype, *, varies: bool = False) -> Literal:
+        """The literal `value` of `dtype`; equal values (bitwise) share one object.
+
+        One that `varies` with the shapes of arguments is a run-time argument of the code.
+        """
+        quick = None
+        if type(value) in (int, float) and value:
+            quick = (dtype, type(value), value, varies)
         if quick is not None and quick in self._literals:
             return self._literals[quick]
         with np.errstate(all="ignore"):
             scalar: Any = np.asarray(value).astype(dtype)[()]
-        key = (dtype, scalar.tobytes())
+        key = (dtype, scalar.tobytes(), varies)
         known = self._literals.get(key)
         if known is None:
-            known = self._literals[key] = Literal(scalar, Aval((), dtype))
+            word = dtypes.word(scalar, dtype) if varies else None
+            known = self._literals[key] = Literal(scalar, Aval((), dtype), word)
         if quick is not None:
             self._literals[quick] = known
         return known

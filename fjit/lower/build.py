@@ -154,7 +154,9 @@ class Writer:
         offset = self.extent_slot((role, "offset"), index.const) if index.const else None
         terms: list[tuple[str, Slot | int]] = []
         for number, (term, coef) in enumerate(index.terms):
-            factor: Slot | int = coef if coef in (1, -1) else self.extent_slot((role, number), coef)
+            factor: Slot | int = 1 if coef == 1 else -1
+            if coef not in (1, -1):
+                factor = self.extent_slot((role, number), coef)
             terms.append((self.term(term), factor))
         return Linear(offset, tuple(terms))
 
@@ -242,6 +244,19 @@ class Writer:
         self.place(Const(out, scalar, dtype), 0)
         return self.remember(key, out)
 
+    def _literal(self, atom: Literal) -> Value:
+        """A constant, or a scalar whose bits are a run-time argument."""
+        dtype = atom.aval.dtype
+        if atom.word is None:
+            return self.constant(atom.value, dtype)
+        key = ("word", atom)
+        known = self.memo.get(key)
+        if known is not None:
+            return known
+        out = self.fresh(0)
+        self.place(Scalar(out, self.extent_slot(key, atom.word), dtype), 0)
+        return self.remember(key, out)
+
     def let(self, op: str, args: tuple[Value, ...], types: tuple[np.dtype, ...], dtype: np.dtype,
             fast: str = "") -> Value:  # fmt: skip
         """An elementwise operation, placed where its operands are known."""
@@ -291,7 +306,7 @@ class Writer:
     def value(self, atom: Atom, at: Indices, under: Value | None = None) -> Value:
         """The element `at` of `atom`; loads happen only where `under` holds."""
         if isinstance(atom, Literal):
-            return self.constant(atom.value, atom.aval.dtype)
+            return self._literal(atom)
         known = self.memo.get((atom, at, None))
         if known is None and under is not None:
             known = self.memo.get((atom, at, under))

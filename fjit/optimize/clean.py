@@ -33,10 +33,7 @@ def origins(program: Program) -> set[Var]:
         found.update(s.origin for s in symbols(var.aval))
     for eqn in program.eqns:
         for var in eqn.outputs:
-            for extent in var.aval.shape:
-                if type(extent) is not int:
-                    assert isinstance(extent, Sym)
-                    found.add(extent.origin)
+            found.update(s.origin for s in symbols(var.aval))
     return found
 
 
@@ -121,6 +118,6 @@ def own_outputs(program: Program) -> Program:
 
 def _atom_key(atom: Atom) -> object:
     """Variables by identity, literals by dtype and bits: -0.0 is not 0.0 and NaN is itself."""
-    if isinstance(atom, Literal):
+    if isinstance(atom, Literal) and atom.word is None:
         return (atom.aval.dtype, atom.value.tobytes())
     return atom

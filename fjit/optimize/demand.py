@@ -115,10 +115,11 @@ def _regroup(old: list[Extent], taken: list[tuple[Extent, Index]]) -> list[Index
         return [taken[0][1]]
     linear = ZERO
     for extent, index in taken:
-        linear = ix.plus(ix.affine(linear, int(extent), 0), index)  # type: ignore[arg-type]
+        assert isinstance(extent, int), "a reshape keeps symbolic extents whole"
+        linear = ix.plus(ix.affine(linear, extent, 0), index)
     result: list[Index] = []
-    for position, extent in enumerate(reversed(old)):
-        size = int(extent)  # type: ignore[arg-type]
+    for position, size in enumerate(reversed(old)):
+        assert isinstance(size, int), "a reshape keeps symbolic extents whole"
         last = position == len(old) - 1
         if size == 1:
             result.append(ZERO)

@@ -195,7 +195,7 @@ class Planner:
         self.costly[value] = None
         self.stored[value] = None
         names = (_describe(self.producers[value]), "its uses")
-        numbers = {**numbers, "bytes": float(value.aval.nbytes)}
+        numbers = {**numbers, "bytes": 1.0 * value.aval.nbytes}
         self.kept.append(Decision(names, False, reason, numbers))
 
     def _refresh(self) -> None:
@@ -359,7 +359,7 @@ class Planner:
     def _saved(self, a: _Group, b: _Group) -> float:
         shared = self._reads(a).keys() & self._reads(b).keys()
         shared |= {r.var for r in a.roots} & self._reads(b).keys()
-        return float(sum(v.aval.nbytes for v in shared))
+        return 1.0 * sum(v.aval.nbytes for v in shared)
 
     def _name(self, group: _Group) -> str:
         return "+".join(_describe(self.producers[r.var]) for r in group.roots)

@@ -22,7 +22,7 @@ from fjit.core import primitives as p
 from fjit.core.ir import FAST, Atom, Eqn, Literal, Primitive, Program, literal
 from fjit.optimize.folding import join_reductions
 from fjit.optimize.rewrite import Draft, Rewriter, Rule, replaced
-from fjit.optimize.scalars import instead, is_value
+from fjit.optimize.scalars import instead, is_value, known
 from fjit.optimize.simplify import RULES
 
 Result = Atom | Draft | None
@@ -87,10 +87,11 @@ def _with_constant(eqn: Eqn) -> tuple[Atom, Any] | None:
     if not _is_float(eqn):
         return None
     a, b = eqn.inputs
-    if isinstance(b, Literal) and not isinstance(a, Literal):
-        return a, np.negative(b.value) if eqn.primitive is p.sub else b.value
-    if isinstance(a, Literal) and not isinstance(b, Literal) and eqn.primitive is not p.sub:
-        return b, a.value
+    x, y = known(a), known(b)
+    if y is not None and not isinstance(a, Literal):
+        return a, np.negative(y.value) if eqn.primitive is p.sub else y.value
+    if x is not None and not isinstance(b, Literal) and eqn.primitive is not p.sub:
+        return b, x.value
     return None
 
 
@@ -129,7 +130,8 @@ def drop_zero(_: Rewriter, eqn: Eqn) -> Result:
     if not _is_float(eqn):
         return None
     for atom, other in (eqn.inputs, eqn.inputs[::-1]):
-        if isinstance(atom, Literal) and not atom.value:
+        constant = known(atom)
+        if constant is not None and not constant.value:
             return instead(eqn, other)
     return None
 
@@ -141,7 +143,8 @@ def negate(_: Rewriter, eqn: Eqn) -> Result:
         return None
     if is_value(b, -0.0):
         return instead(eqn, a)
-    if not isinstance(a, Literal) or a.value or b.aval != eqn.output.aval:
+    constant = known(a)
+    if constant is None or constant.value or b.aval != eqn.output.aval:
         return None
     return Draft(p.neg, (b,), {FAST: "nsz"})
 
@@ -151,11 +154,12 @@ def multiply_by_reciprocal(rw: Rewriter, eqn: Eqn) -> Result:
     """`x / s -> x * (1 / s)`, if `s` is a constant or serves many elements or divisions."""
     a, b = eqn.inputs
     one = literal(1.0, eqn.output.aval.dtype)
-    if is_value(a, 1.0) or (isinstance(a, Literal) and isinstance(b, Literal)):
+    divisor = known(b)
+    if is_value(a, 1.0) or (isinstance(b, Literal) and (divisor is None or isinstance(a, Literal))):
         return None
-    if isinstance(b, Literal):
+    if divisor is not None:
         with np.errstate(all="ignore"):
-            constant = np.divide(one.value, b.value)
+            constant = np.divide(one.value, divisor.value)
         inverse: Atom | None = literal(constant, constant.dtype) if _is_normal(constant) else None
     else:
         inverse = _shared_reciprocal(rw, one, b, eqn)
@@ -235,7 +239,8 @@ def _adds_zero(eqn: Eqn) -> bool:
     if eqn.primitive not in (p.add, p.sub) or not _is_float(eqn):
         return False
     added = eqn.inputs if eqn.primitive is p.add else eqn.inputs[1:]
-    return any(isinstance(a, Literal) and not a.value for a in added)
+    constants = [known(a) for a in added]
+    return any(c is not None and not c.value for c in constants)
 
 
 def _word(eqn: Eqn) -> str:

@@ -36,18 +36,22 @@ EXTREMA: Final[frozenset[Primitive]] = frozenset((p.max_, p.min_, p.fmax, p.fmin
 
 
 # ---- helpers ------------------------------------------------------------------------------------
+def known(atom: Atom) -> Literal | None:
+    """The literal that an atom is, if its value may be looked at."""
+    return atom if isinstance(atom, Literal) and atom.word is None else None
+
+
 def same(a: Atom, b: Atom) -> bool:
     """Whether two atoms are one value: the same variable, or literals of equal bits."""
-    if isinstance(a, Literal) and isinstance(b, Literal):
-        return a.aval == b.aval and a.value.tobytes() == b.value.tobytes()
+    x, y = known(a), known(b)
+    if x is not None and y is not None:
+        return x.aval == y.aval and x.value.tobytes() == y.value.tobytes()
     return a is b
 
 
 def is_value(atom: Atom, value: float) -> bool:
     """Whether `atom` is the literal `value`, sign of zero included."""
-    if not isinstance(atom, Literal):
-        return False
-    return same(atom, literal(value, atom.aval.dtype))
+    return known(atom) is not None and same(atom, literal(value, atom.aval.dtype))
 
 
 def instead(eqn: Eqn, atom: Atom) -> Atom | Draft:
@@ -67,9 +71,10 @@ def fold(_: Rewriter, eqn: Eqn) -> Result:
     """`2.0 + 3.0 -> 5.0`, if the operation is exact and raises no floating-point warning."""
     values: list[Any] = []
     for atom in eqn.inputs:
-        if not isinstance(atom, Literal):
+        constant = known(atom)
+        if constant is None:
             return None
-        values.append(np.asarray(atom.value))
+        values.append(np.asarray(constant.value))
     if not _is_exact(eqn.primitive, values):
         return None
     try:
@@ -165,14 +170,14 @@ def shift_by_nothing(_: Rewriter, eqn: Eqn) -> Result:
 
 def _drop_second(eqn: Eqn, neutral: float) -> Result:
     a, b = eqn.inputs
-    return instead(eqn, a) if isinstance(b, Literal) and is_value(b, neutral) else None
+    return instead(eqn, a) if is_value(b, neutral) else None
 
 
 def _drop_either(eqn: Eqn, neutral: float) -> Result:
     a, b = eqn.inputs
-    if isinstance(b, Literal) and is_value(b, neutral):
+    if is_value(b, neutral):
         return instead(eqn, a)
-    if isinstance(a, Literal) and is_value(a, neutral):
+    if is_value(a, neutral):
         return instead(eqn, b)
     return None
 
@@ -180,12 +185,13 @@ def _drop_either(eqn: Eqn, neutral: float) -> Result:
 def divide_by_power_of_two(_: Rewriter, eqn: Eqn) -> Result:
     """`x / 1 -> x`; `x / c -> x * (1 / c)` where c and 1 / c are normal powers of two."""
     a, b = eqn.inputs
-    if not isinstance(b, Literal):
+    divisor = known(b)
+    if divisor is None:
         return None
     if is_value(b, 1):
         return instead(eqn, a)
     dtype = b.aval.dtype
-    c = float(b.value)
+    c = float(divisor.value)
     tiny = float(np.finfo(dtype).smallest_normal)
     if not tiny <= abs(c) <= 1 / tiny or abs(np.frexp(c)[0]) != 0.5:
         return None
@@ -223,8 +229,9 @@ def compare_same(_: Rewriter, eqn: Eqn) -> Result:
 def select_known(_: Rewriter, eqn: Eqn) -> Result:
     """`select(True, a, b) -> a`, `select(False, a, b) -> b`, `select(c, a, a) -> a`."""
     condition, a, b = eqn.inputs
-    if isinstance(condition, Literal):
-        return instead(eqn, a if condition.value else b)
+    constant = known(condition)
+    if constant is not None:
+        return instead(eqn, a if constant.value else b)
     return instead(eqn, a) if same(a, b) else None
 
 

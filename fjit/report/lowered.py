@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 
 from fjit.backend import cpu
 from fjit.core.ir import Eqn, Program, Sym, Var
+from fjit.lower.assembly import build_nest, memory_of
 from fjit.lower.build import Memory
 from fjit.lower.nest import Nest
 from fjit.optimize import relax
 from fjit.optimize.pipeline import optimize
 from fjit.optimize.plan import Plan
 from fjit.report import machine
-from fjit.runtime.executable import build_nest
 from fjit.runtime.host import host, with_caches
 from fjit.runtime.jit import assembly
 from fjit.target import CpuTarget
@@ -69,11 +69,7 @@ class Lowered:
         self.choices = choices
         self._finish = finish
         self._traced = traced
-        self.memory: dict[Var, Memory] = dict(zip(plan.program.inputs, memory, strict=True))
-        for eqn in plan.program.eqns:
-            for var in eqn.outputs:
-                size = var.aval.dtype.itemsize
-                self.memory[var] = Memory(tuple(s * size for s in plan.layouts[var]))
+        self.memory: dict[Var, Memory] = memory_of(plan, memory)
 
     def __repr__(self) -> str:
         return f"<lowered {self.name}: {len(self.plan.kernels)} kernels>"

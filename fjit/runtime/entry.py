@@ -33,7 +33,8 @@ MAX_RECORDS: Final = 16
 """Kinds of calls that the entry looks through; more are told apart in Python."""
 _ENTRY_AT: Final = 16  # of an instance: behind the head of a Python object
 _VECTORCALL_OFFSET_AT, _FLAGS_AT, _HAVE_VECTORCALL = 56, 168, 1 << 11  # cpython/object.h
-_NEW_FROM_DESCR, _RETURN = 94, 76  # numpy/__multiarray_api.h
+# numpy/__multiarray_api.h: places in NumPy's table of functions
+_NEW_FROM_DESCR, _RETURN, _RESIZE, _NEW_COPY, _COPY_INTO = 94, 76, 80, 85, 50
 
 
 class Record(Protocol):
@@ -209,6 +210,9 @@ def _loaded() -> Module:
             "tracing": ctypes.addressof(OPEN),
             "new_array": results.numpy_function(_NEW_FROM_DESCR),
             "return_array": results.numpy_function(_RETURN),
+            "resize": results.numpy_function(_RESIZE),
+            "copy_array": results.numpy_function(_NEW_COPY),
+            "copy_into": results.numpy_function(_COPY_INTO),
             "set_data": set_handler, "data": handler,
             "run_steps": threads.address_of_run(),
             "limit": limit, "openmp_limit": openmp_limit,

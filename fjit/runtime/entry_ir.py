@@ -18,6 +18,8 @@ import re
 from typing import Final
 
 from fjit.runtime.entry_arguments_ir import ARGUMENTS
+from fjit.runtime.entry_conditions_ir import CONDITIONS
+from fjit.runtime.entry_result_ir import RESULT
 from fjit.runtime.entry_run_ir import RUN
 
 STATE_OFFSET: Final = 24
@@ -27,6 +29,10 @@ MAX_LEAVES: Final = 128
 MAX_OBJECTS: Final = 256
 """Most arguments, containers and what is in them."""
 MAX_RESULTS: Final = 16
+"""Most arrays that kernels make, and most leaves of a result."""
+MAX_SYMBOLS: Final = 16
+"""Most extents that are known only when kernels have run."""
+MAX_DIMS: Final = 64
 MANY_ARGUMENTS: Final = 512
 """More are handed on in memory from the heap, not on the stack."""
 
@@ -36,14 +42,16 @@ RECORD: Final = (
     "results", "ntemps", "temps", "npatches", "patches", "ninner", "inner", "nscalars",
     "scalars", "nshared", "shared", "nprivate", "private", "private_from", "per_worker",
     "words", "template", "status_at", "nsteps", "steps", "wide", "threads", "unlocked",
-    "scratch", "finisher", "single",
+    "scratch", "nsymbols", "nreturned", "returned", "form", "finisher", "nwrites", "writes",
+    "ngiven", "given", "conditions", "expected",
 )  # fmt: skip
 """Words of a record; a plural after its count is the address of a list."""
 
 ARRAY, FLOAT, INT, BOOL = range(4)
 LEAF_WORDS: Final = 9
 """kind, dtype, ndim, writeable (-1: either), address of shape and strides, first leaf with the same
-data, low, high, number of the object.
+data, low, high, number of the object. Of a number low and high bound its value, of an array they
+are where its memory begins and ends, seen from its data.
 """
 DICT, LIST, TUPLE = range(3)
 CONTAINER_WORDS: Final = 6
@@ -53,8 +61,26 @@ GUARD_WORDS: Final = 4
 """kind, container, key, value; a value of 0 in a dict is that of a missing name. Of a captured
 array the value is the address of the words of an argument.
 """
-RESULT_WORDS: Final = 6
-"""dtype, ndim, address of the shape, address of the strides or 0, pooled, scalar."""
+RESULT_WORDS: Final = 9
+"""dtype, ndim, address of the shape, address of the strides or 0, pooled; address of the symbols of
+its axes (-1: none) or 0, whether it is cut along its first axis in C order; whether it lies over an
+input, and the number of that object (below 0: of a captured array).
+"""
+OUTPUT, SCALAR, GIVEN = range(3)
+RETURNED_WORDS: Final = 2
+"""a result's array, its only element, or an object of the call; its number."""
+ALONE, JOINED, CONSTANT_RESULT, MADE = range(4)
+"""Forms of a result: its leaf, a tuple of its leaves, always `finisher`, or what that makes."""
+WRITE_WORDS: Final = 4
+"""number of the input, of the object (below 0: of a captured array), of the result; bytes to copy,
+or -1 where NumPy has to copy.
+"""
+GIVEN_WORDS: Final = 3
+"""number of the input, what to shift out of its bits before they are 0 or not (-1: compare them),
+value.
+"""
+EXPECTED_WORDS: Final = 2
+"""bytes of a condition's result, value."""
 
 _HEAD = """
 @fjit_array_type = global ptr null
@@ -67,6 +93,9 @@ _HEAD = """
 @fjit_tracing = global ptr null         ; address of the number of open traces
 @fjit_new_array = global ptr null       ; PyArray_NewFromDescr
 @fjit_return_array = global ptr null    ; PyArray_Return
+@fjit_resize = global ptr null          ; PyArray_Resize
+@fjit_copy_array = global ptr null      ; PyArray_NewCopy
+@fjit_copy_into = global ptr null       ; PyArray_CopyInto
 @fjit_set_data = global ptr null        ; PyDataMem_SetHandler, or null where results are not pooled
 @fjit_data = global ptr null            ; the pool's handler
 @fjit_run_steps = global ptr null       ; fjit_run
@@ -218,7 +247,17 @@ guards:
   switch i64 %holds, label %raise [ i64 0, label %leave  i64 1, label %outside ]
 outside:
   %captured = call i64 @captures_fit(ptr %record, ptr %values, ptr %held)
-  switch i64 %captured, label %raise [ i64 0, label %leave  i64 1, label %run ]
+  switch i64 %captured, label %raise [ i64 0, label %leave  i64 1, label %last ]
+last:
+  %ncaptures = call i64 @word(ptr %record, i64 {ncaptures})
+  %agreed = call i64 @conditions_hold(ptr %record, ptr %values)
+  switch i64 %agreed, label %stop [ i64 0, label %unlike  i64 1, label %run ]
+unlike:
+  call void @drop(ptr %held, i64 %ncaptures)
+  br label %leave
+stop:
+  call void @drop(ptr %held, i64 %ncaptures)
+  br label %raise
 leave:
   call void @add(ptr %record, i64 {busy}, i64 -1)
   call void @refer(ptr %record, ptr %objects, i1 false)
@@ -231,8 +270,7 @@ next:
   %k.next = add i64 %k, 1
   br label %head
 run:
-  %result = call ptr @run(ptr %record, ptr %values)
-  %ncaptures = call i64 @word(ptr %record, i64 {ncaptures})
+  %result = call ptr @run(ptr %record, ptr %values, ptr %objects, ptr %held)
   call void @drop(ptr %held, i64 %ncaptures)
   call void @refer(ptr %record, ptr %objects, i1 false)
   call void @add(ptr %record, i64 {busy}, i64 -1)
@@ -395,11 +433,15 @@ _NAMES = {
     "ARRAY": ARRAY, "FLOAT": FLOAT, "INT": INT, "BOOL": BOOL,
     "ITEM": ITEM, "CELL": CELL, "CODE": CODE, "ATTRIBUTE": ATTRIBUTE, "CALL": CALL,
     "TYPE": TYPE, "MANY_ARGUMENTS": MANY_ARGUMENTS,
+    "MAX_SYMBOLS": MAX_SYMBOLS, "MAX_DIMS": MAX_DIMS, "RETURNED_WORDS": RETURNED_WORDS,
+    "SCALAR": SCALAR, "GIVEN": GIVEN, "ALONE": ALONE, "JOINED": JOINED,
+    "CONSTANT": CONSTANT_RESULT, "WRITE_WORDS": WRITE_WORDS, "GIVEN_WORDS": GIVEN_WORDS,
+    "EXPECTED_WORDS": EXPECTED_WORDS,
 }  # fmt: skip
 _WORD = re.compile(r"\b(" + "|".join(_NAMES) + r")\b|\{(\w+)\}")
 
 
 def entry_ir() -> str:
     """Return the whole module's text, for CPython with its lock on a 64-bit machine."""
-    text = _HEAD + ARGUMENTS + _GUARDS + RUN + _ENTRY
+    text = _HEAD + ARGUMENTS + _GUARDS + RUN + RESULT + CONDITIONS + _ENTRY
     return _WORD.sub(lambda m: str(_NAMES[m[1]] if m[1] else RECORD.index(m[2])), text)

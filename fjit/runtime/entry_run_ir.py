@@ -1,10 +1,10 @@
-"""The second half of the native entry as LLVM IR text: results, table, kernels, return value.
+"""The middle of the native entry as LLVM IR text: results, table, kernels.
 
-Takes a record that fits a call and the values of its arguments, gives what `run` returns.
-Invariant: each array made here is returned, or dropped where something fails; the kernels run once,
-unless they report an error, which is left to Python to raise: it runs the call again.
+Takes a record that fits a call and the values of its arguments, gives filled arrays. Invariant:
+each array made here is handed on, or dropped where something fails; the kernels run once, unless
+they report an error, which is left to Python to raise: it runs the call again.
 
-    run(record, values):  make results -> copy and fill the table -> kernels -> finish
+    execute(record, values):  make results -> copy and fill the table -> kernels
 
 `{name}` stands for the place of a word in a record, names in capitals for constants of entry_ir.
 """
@@ -90,6 +90,16 @@ done:
   ret void
 }
 
+; An argument or, below 0, a captured array.
+define internal ptr @object_at(ptr %objects, ptr %held, i64 %place) {
+  %captured = icmp slt i64 %place, 0
+  %behind = xor i64 %place, -1
+  %list = select i1 %captured, ptr %held, ptr %objects
+  %index = select i1 %captured, i64 %behind, i64 %place
+  %object = call ptr @pointer(ptr %list, i64 %index)
+  ret ptr %object
+}
+
 define internal ptr @make_plain(ptr %info) {
   %dtype = call ptr @pointer(ptr %info, i64 0)
   %ndim = call i64 @word(ptr %info, i64 1)
@@ -104,9 +114,19 @@ define internal ptr @make_plain(ptr %info) {
   ret ptr %array
 }
 
-; Memory of large results comes from the pool: its handler is NumPy's for this one call.
-define internal ptr @make(ptr %info) {
+; Memory of large results comes from the pool: its handler is NumPy's for this one call. A result
+; that lies over an input is the input's array.
+define internal ptr @make(ptr %info, ptr %objects, ptr %held) {
 entry:
+  %over = call i64 @word(ptr %info, i64 7)
+  %is.over = icmp ne i64 %over, 0
+  br i1 %is.over, label %known, label %new
+known:
+  %place = call i64 @word(ptr %info, i64 8)
+  %object = call ptr @object_at(ptr %objects, ptr %held, i64 %place)
+  call void @Py_IncRef(ptr %object)
+  ret ptr %object
+new:
   %pooled = call i64 @word(ptr %info, i64 4)
   %set = load ptr, ptr @fjit_set_data
   %has = icmp ne ptr %set, null
@@ -263,71 +283,11 @@ define internal void @kernels(ptr %record, ptr %table, i64 %count) {
   ret void
 }
 
-; The function's result from the arrays, which it takes over: one of them, or the finisher's.
-define internal ptr @finish(ptr %record, ptr %results) {
+; Makes the results and fills them: 0, or 1 where the kernels met an error, or 2 if one is raised.
+; Then there are no results. Extents that the kernels found are copied out of the table.
+define internal i64 @execute(ptr %record, ptr %values, ptr %objects, ptr %held, ptr %results,
+                             ptr %extents) {
 entry:
-  %n = call i64 @word(ptr %record, i64 {nresults})
-  %infos = call ptr @pointer(ptr %record, i64 {results})
-  %to.scalar = load ptr, ptr @fjit_return_array
-  br label %head
-head:
-  %i = phi i64 [ 0, %entry ], [ %next, %keep ]
-  %end = icmp sge i64 %i, %n
-  br i1 %end, label %joined, label %body
-body:
-  %at = mul i64 %i, RESULT_WORDS
-  %info = getelementptr i64, ptr %infos, i64 %at
-  %scalar = call i64 @word(ptr %info, i64 5)
-  %is.scalar = icmp ne i64 %scalar, 0
-  br i1 %is.scalar, label %convert, label %keep
-convert:
-  %array = call ptr @pointer(ptr %results, i64 %i)
-  %number = call ptr %to.scalar(ptr %array)
-  %slot = getelementptr ptr, ptr %results, i64 %i
-  store ptr %number, ptr %slot
-  br label %keep
-keep:
-  %next = add i64 %i, 1
-  br label %head
-joined:
-  %single = call i64 @word(ptr %record, i64 {single})
-  %alone = icmp ne i64 %single, 0
-  br i1 %alone, label %one, label %many
-one:
-  %first = load ptr, ptr %results
-  ret ptr %first
-many:
-  %finisher = call ptr @pointer(ptr %record, i64 {finisher})
-  %is.tuple = icmp eq ptr %finisher, null
-  br i1 %is.tuple, label %tuple, label %python
-python:
-  %made = call ptr @PyObject_Vectorcall(ptr %finisher, ptr %results, i64 %n, ptr null)
-  call void @drop(ptr %results, i64 %n)
-  ret ptr %made
-tuple:
-  %new = call ptr @PyTuple_New(i64 %n)
-  %failed = icmp eq ptr %new, null
-  br i1 %failed, label %no, label %items
-items:
-  %k = phi i64 [ 0, %tuple ], [ %k.next, %item ]
-  %items.end = icmp sge i64 %k, %n
-  br i1 %items.end, label %filled, label %item
-item:
-  %part = call ptr @pointer(ptr %results, i64 %k)
-  %error = call i32 @PyTuple_SetItem(ptr %new, i64 %k, ptr %part)
-  %k.next = add i64 %k, 1
-  br label %items
-filled:
-  ret ptr %new
-no:
-  call void @drop(ptr %results, i64 %n)
-  ret ptr null
-}
-
-; 1 where the kernels met an error: Python runs the call again and says which.
-define internal ptr @run(ptr %record, ptr %values) {
-entry:
-  %results = alloca [MAX_RESULTS x ptr], align 64
   %n = call i64 @word(ptr %record, i64 {nresults})
   %infos = call ptr @pointer(ptr %record, i64 {results})
   %is.wide = call i64 @word(ptr %record, i64 {wide})
@@ -347,7 +307,7 @@ head:
 body:
   %at = mul i64 %i, RESULT_WORDS
   %info = getelementptr i64, ptr %infos, i64 %at
-  %array = call ptr @make(ptr %info)
+  %array = call ptr @make(ptr %info, ptr %objects, ptr %held)
   %failed = icmp eq ptr %array, null
   br i1 %failed, label %unmake, label %made
 made:
@@ -357,7 +317,7 @@ made:
   br label %head
 unmake:
   call void @drop(ptr %results, i64 %i)
-  ret ptr null
+  ret i64 2
 memory:
   %each = call i64 @word(ptr %record, i64 {per_worker})
   %private = mul i64 %each, %count
@@ -370,9 +330,9 @@ scratch:
   %no.block = icmp eq ptr %block, null
   br i1 %no.block, label %again, label %ready
 ready:
-  %held = phi ptr [ null, %memory ], [ %block, %scratch ]
-  %held.word = ptrtoint ptr %held to i64
-  %start = add i64 %held.word, 4096
+  %own = phi ptr [ null, %memory ], [ %block, %scratch ]
+  %own.word = ptrtoint ptr %own to i64
+  %start = add i64 %own.word, 4096
   %words = call i64 @word(ptr %record, i64 {words})
   %template = call ptr @pointer(ptr %record, i64 {template})
   %table = alloca i64, i64 %words, align 64
@@ -399,7 +359,7 @@ locked:
 after:
   br i1 %needs, label %give, label %checked
 give:
-  call void @give_scratch(ptr %record, ptr %held)
+  call void @give_scratch(ptr %record, ptr %own)
   br label %checked
 checked:
   %status.at = call i64 @word(ptr %record, i64 {status_at})
@@ -408,10 +368,18 @@ checked:
   br i1 %bad, label %again, label %good
 again:
   call void @drop(ptr %results, i64 %n)
-  ret ptr inttoptr (i64 1 to ptr)
+  ret i64 1
 good:
-  call void @add(ptr %record, i64 {hits}, i64 1)
-  %result = call ptr @finish(ptr %record, ptr %results)
-  ret ptr %result
+  %nsymbols = call i64 @word(ptr %record, i64 {nsymbols})
+  %static = icmp eq i64 %nsymbols, 0
+  br i1 %static, label %done, label %dynamic
+dynamic:
+  %cells.at = add i64 %status.at, 1
+  %cells = getelementptr i64, ptr %table, i64 %cells.at
+  %cells.bytes = shl i64 %nsymbols, 3
+  call void @llvm.memcpy.p0.p0.i64(ptr %extents, ptr %cells, i64 %cells.bytes, i1 false)
+  br label %done
+done:
+  ret i64 0
 }
 """

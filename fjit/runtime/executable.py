@@ -1,6 +1,6 @@
-"""A plan made executable for arrays of given strides: compiled kernels, steps, memory.
+"""An assembly made executable: compiled kernels, steps, memory.
 
-Takes a plan and where its inputs live, gives an object that runs it on addresses. All kernels
+Takes a lowered plan, gives an object that runs it on addresses. All kernels
 between two library calls run in one native call. Invariant: results are the same for any number of
 threads; nothing in here looks at values but the run-time extents of filters.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-import struct
 import sys
 import sysconfig
 import threading
@@ -21,14 +20,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fjit.backend import cpu
+from fjit.core import dtypes
 from fjit.core import primitives as p
 from fjit.core.ir import Atom, Aval, Eqn, Literal, Program, Sym, Var
 from fjit.errors import FjitIndexError, FjitValueError
-from fjit.lower.assemble import Assembler
-from fjit.lower.build import BAD_INDEX, EMPTY_REDUCTION, EMPTY_SEARCH, NEGATIVE_POWER, Memory
+from fjit.lower.assembly import Assembly, Kernel
+from fjit.lower.build import BAD_INDEX, EMPTY_REDUCTION, EMPTY_SEARCH, NEGATIVE_POWER
+from fjit.lower.in_place import in_place
 from fjit.lower.nest import Nest
 from fjit.optimize import cost
-from fjit.optimize.plan import KernelPlan, Plan
 from fjit.runtime import threads
 from fjit.runtime.buffers import ScratchPool, plan_arena
 from fjit.runtime.jit import Module, compile_module
@@ -69,9 +69,8 @@ class Options(NamedTuple):
     cache: bool = True
 
 
-def compile_kernel(nest: Nest, options: Options) -> Compiled:
+def compile_kernel(nest: Nest, text: str, options: Options) -> Compiled:
     """The machine code of a nest; equal texts share it."""
-    text = str(nest)
     key = (text, options.target, options.width)
     with _lock:
         module = _kernels.get(key)
@@ -108,31 +107,18 @@ class _Call:
     eqn: Eqn
 
 
-def build_nest(
-    kernel: KernelPlan, memory: dict[Var, Memory], cache_bytes: int
-) -> tuple[Nest, tuple[Sym, ...]]:
-    """The nest of one kernel and the symbols whose extents its cells hold.
-
-    What it stores goes past the last-level cache, of `cache_bytes`, if that holds too little.
-    """
-    program = kernel.eqn.param("program")
-    assert isinstance(program, Program)
-    outputs = {v: memory[v] for v in kernel.eqn.outputs}
-    moved = sum(v.aval.nbytes for v in (*program.inputs, *kernel.eqn.outputs))
-    streams = cost.outgrows(moved, cache_bytes)
-    assembler = Assembler(kernel.env, program, kernel.schedule, memory, outputs, streams)
-    nest = assembler.build()
-    return nest, tuple(assembler.writer.cells)
-
-
 class Executable:
-    """Runs a plan. See the module's docstring."""
+    """Runs a lowered plan. See the module's docstring."""
 
-    def __init__(self, plan: Plan, inputs: Sequence[Memory], options: Options) -> None:
-        self.plan = plan
+    def __init__(
+        self, assembly: Assembly, options: Options, writes: Sequence[tuple[int, int]] = ()
+    ) -> None:
+        """`writes` are pairs of an input and its new contents, with memory apart from all else."""
+        self.assembly = assembly
+        self._over = in_place(assembly, writes)
         self.options = options
-        self.program = plan.program
-        self.memory: dict[Var, Memory] = dict(zip(self.program.inputs, inputs, strict=True))
+        self.program = assembly.program
+        self.memory = assembly.memory
         self.outputs = [a for a in self.program.outputs if isinstance(a, Var)]
         self.kernels: list[Compiled] = []
         self.compiles = 0
@@ -145,10 +131,6 @@ class Executable:
     def _place_memory(self) -> None:
         """Where each stored value lives: inputs, fresh results, or the arena."""
         made = [v for e in self.program.eqns for v in e.outputs]
-        for var in made:
-            size = var.aval.dtype.itemsize
-            strides = tuple(s * size for s in self.plan.layouts[var])
-            self.memory[var] = Memory(strides)
         results = dict.fromkeys(v for v in self.outputs if v in made)
         temporaries = [v for v in made if v not in results]
         first = {v: k for k, e in enumerate(self.program.eqns) for v in e.outputs}
@@ -170,7 +152,7 @@ class Executable:
         table = Table()
         self.steps: list[Native | _Call] = []
         rows: list[list[int]] = []
-        by_eqn = {k.eqn: k for k in self.plan.kernels}
+        by_eqn = {k.eqn: k for k in self.assembly.kernels}
         for eqn in self.program.eqns:
             kernel = by_eqn.get(eqn)
             if kernel is None:
@@ -183,11 +165,10 @@ class Executable:
         self._flush(rows)
         self._finish_table(table)
 
-    def _build_kernel(self, kernel: KernelPlan, table: Table) -> list[list[int]]:
+    def _build_kernel(self, kernel: Kernel, table: Table) -> list[list[int]]:
         """Compile a kernel and give it a place in the table; a row for each of its phases."""
-        eqn = kernel.eqn
-        nest, cells = build_nest(kernel, self.memory, self.options.target.l3_bytes)
-        compiled = compile_kernel(nest, self.options)
+        eqn, nest, text, cells = kernel
+        compiled = compile_kernel(nest, text, self.options)
         self.kernels.append(compiled)
         self.compiles += compiled.fresh
         offset = table.append(eqn, nest, cells)
@@ -254,6 +235,9 @@ class Executable:
         self.empty = [0 if v.aval.bound else address_of(_NOTHING) for v in inputs]
         self.layouts = [result_layout(v.aval, self.memory[v].strides) for v in self.results]
         self.makers = [maker(how) for how in self.layouts]
+        self.over = {
+            k: inputs.index(self._over[v]) for k, v in enumerate(self.results) if v in self._over
+        }
         self.pointed = [
             k for k, v in enumerate(inputs) if not self.memory[v].scalar and v.aval.bound
         ]
@@ -280,7 +264,9 @@ class Executable:
     def run(self, arguments: Sequence[Any]) -> tuple[list[Any], dict[Sym, int]]:
         """Run on arrays and numbers, one per program input; gives the outputs' arrays."""
         count = threads.num_threads(self.options.threads) if self.wide else 1
-        results = [make() for make in self.makers]
+        makers = enumerate(self.makers)
+        over = self.over
+        results = [arguments[over[k]] if k in over else make() for k, make in makers]
         table = self.template.copy()
         base = address_of(table)
         scratch_bytes = self.private_from + self.per_worker * count
@@ -320,7 +306,7 @@ class Executable:
         if len(self.inner_at):
             table[self.inner_at] = self.inner_offset + base
         for at, position, dtype in self.scalars:
-            table[at] = scalar_bits(arguments[position], dtype)
+            table[at] = dtypes.word(arguments[position], dtype)
         for at, offset in self.shared:
             table[at] = start + offset
         for at, offset, _ in self.private:
@@ -449,12 +435,6 @@ def _trim(array: Any, aval: Aval, extents: dict[Sym, int]) -> Any:
         return array[tuple(slice(n) for n in shape)].copy(order="K")
     array.resize(shape, refcheck=False)
     return array
-
-
-def scalar_bits(value: Any, dtype: np.dtype) -> int:
-    """The bits of a number in `dtype` as a signed 64-bit integer."""
-    data = np.asarray(value, dtype=dtype).tobytes().ljust(8, b"\0")
-    return int(struct.unpack("<q", data)[0])
 
 
 def _raise_status(status: int) -> None:

@@ -17,23 +17,25 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import optree
 
-from fjit.core import dtypes, tree
+from fjit.core import tree
 from fjit.frontend.checks import Check, checks_of, reading_of
-from fjit.frontend.function import Traced
+from fjit.frontend.function import Result, Traced
 from fjit.frontend.guards import Guard
 from fjit.frontend.paths import MISSING
-from fjit.runtime import entry, entry_ir, threads
+from fjit.runtime import entry, entry_ir
 from fjit.runtime.executable import Executable, Native, address_of
 from fjit.runtime.layouts import Container, Layout
-from fjit.runtime.outputs import is_laid_out
+from fjit.runtime.refusals import Computed, Given, refusal
+from fjit.runtime.results import packed_strides
 
-MAX_SCRATCH: Final = 1 << 22
-"""Bytes of temporaries that a record keeps for itself; larger ones come from the common stock."""
 MAX_LOCKED_NS: Final = 20_000.0
 """Kernels estimated to take longer let other Python threads run."""
 _KINDS: Final = {np.ndarray: entry_ir.ARRAY, float: entry_ir.FLOAT, int: entry_ir.INT,
                  bool: entry_ir.BOOL}  # fmt: skip
-_SCALARS: Final = {float: dtypes.F64, int: dtypes.I64, bool: dtypes.BOOL}
+MAX_COPIED: Final = 1 << 15
+"""Bytes that are copied into an argument with other Python threads locked out."""
+_IGNORED: Final = {float: 1, int: 0, bool: 0}
+"""Bits that do not tell whether a number is 0: the sign of a float, shifted out at the left."""
 _CHECKS: Final = {
     "item": entry_ir.ITEM, "cell": entry_ir.CELL, "code": entry_ir.CODE,
     "attribute": entry_ir.ATTRIBUTE, "call": entry_ir.CALL, "constant": entry_ir.CONSTANT,
@@ -41,62 +43,30 @@ _CHECKS: Final = {
 }  # fmt: skip
 
 
-class Shape(NamedTuple):
-    """What of a call's result the record must know: which are scalars, and how to join several.
+class Words:
+    """The words that the kernels of one executable need, and all that they point to."""
 
-    `finisher` makes the result from the outputs; None for a tuple of them.
-    """
+    def __init__(self) -> None:
+        self._kept: list[Any] = []
 
-    scalars: tuple[bool, ...]
-    single: bool
-    finisher: Any
-
-
-class Record:
-    """The words of one kind of call, and all that they point to."""
-
-    def __init__(
-        self,
-        executable: Executable,
-        layout: Layout,
-        arguments: Sequence[Any],
-        ranges: dict[int, tuple[int, int]],
-        checks: Sequence[Check],
-        captures: Sequence[tuple[Check, Any]],
-        shape: Shape,
+    def _finish(
+        self, executable: Executable, named: dict[str, int], places: Sequence[int] = ()
     ) -> None:
-        self._kept: list[Any] = [executable]
-        named = {
-            "nargs": layout.positional,
-            "kwnames": self._keep(layout.names) if layout.names else 0,
-            **self._listed("containers", layout.containers, self._container),
-            "nleaves": len(arguments),
-            "leaves": self._words(self._leaves(arguments, layout.places, ranges)),
-            **self._listed("guards", checks, lambda c: self._check(c, self._value(c))),
-            **self._listed("captures", captures, lambda pair: self._capture(*pair)),
-            "nresults": len(executable.layouts),
-            "results": self._words(self._results(executable, shape)),
-            "finisher": 0 if shape.finisher is None else self._keep(shape.finisher),
-            "single": int(shape.single),
+        """Add what the kernels need; `places` says which of the call's objects the inputs are."""
+        results = [self._result(executable, k, places) for k in range(len(executable.layouts))]
+        named |= {
+            "nresults": len(results),
+            "results": self._words([word for words in results for word in words]),
             **self._run_words(executable),
             **self._places(executable),
         }
+        self._kept.append(executable)
         self.words = np.array([named.get(name, 0) for name in entry_ir.RECORD], np.int64)
         self.address = address_of(self.words)
 
     def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
         if not ending() and hasattr(self, "address"):  # at the end modules lose their contents
             entry.free(self.address)
-
-    @property
-    def hits(self) -> int:
-        """Calls answered."""
-        return int(self.words[entry_ir.RECORD.index("hits")])
-
-    @property
-    def busy(self) -> bool:
-        """Whether a thread is in a call."""
-        return bool(self.words[entry_ir.RECORD.index("busy")])
 
     # ---- words ----------------------------------------------------------------------------
     def _words(self, numbers: Sequence[int]) -> int:
@@ -131,12 +101,104 @@ class Record:
             "wide": int(executable.wide),
             "threads": executable.options.threads or 0,
             "unlocked": int(executable.estimated_ns > MAX_LOCKED_NS),
+            "nsymbols": len(executable.symbols),
         }
 
     def _keep(self, value: object) -> int:
         """The address of an object, which lives as long as the record."""
         self._kept.append(value)
         return id(value)
+
+    def _result(self, executable: Executable, number: int, places: Sequence[int]) -> list[int]:
+        how, shape = executable.layouts[number], executable.results[number].aval.shape
+        strides = 0 if how.strides is None else self._words(how.strides)
+        symbols = [-1 if isinstance(e, int) else executable.symbols[e] for e in shape]
+        cut = [k for k, symbol in enumerate(symbols) if symbol >= 0]
+        at = self._words(symbols) if cut else 0
+        leading = int(cut == [0] and not strides)
+        extents, dtype = self._words(how.shape), self._keep(how.dtype)
+        words = [dtype, len(how.shape), extents, strides, int(how.pooled), at, leading]
+        over = executable.over.get(number)
+        return [*words, 0, 0] if over is None else [*words, 1, places[over]]
+
+    def _places(self, executable: Executable) -> dict[str, int]:
+        """Lists of pairs: a place in the kernels' table, and what to put there."""
+        pairs = {
+            "patches": zip(executable.patch_at, executable.patch_from, strict=True),
+            "inner": zip(executable.inner_at, executable.inner_offset, strict=True),
+            "scalars": [(at, k) for at, k, _ in executable.scalars],
+            "shared": executable.shared,
+            "private": [(at, offset) for at, offset, _ in executable.private],
+        }
+        named: dict[str, int] = {}
+        for name, listed in pairs.items():
+            named |= self._listed(name, list(listed), lambda pair: [int(w) for w in pair])
+        return named
+
+
+class Conditions(Words):
+    """The words of the kernels that compute what a function branches on, and what they gave."""
+
+    def __init__(self, computed: Computed) -> None:
+        expected = np.array([[1 if type(v) is bool else 8, int(v)] for v in computed.values])
+        super().__init__()
+        self._kept.append(expected)
+        self._finish(computed.executable, {"expected": address_of(expected)})
+
+
+class Known(NamedTuple):
+    """All that a record says of one kind of call; `leaves` and `captures` are one call's."""
+
+    traced: Traced
+    executable: Executable
+    layout: Layout
+    leaves: Sequence[Any]
+    ranges: dict[int, tuple[int, int]]
+    checks: Sequence[Check]
+    captures: Sequence[tuple[Check, Any]]
+    computed: Computed | None
+    given: Sequence[Given]
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The number of each input among the call's objects; below 0 for captured arrays."""
+        return (*self.layout.places, *(-1 - k for k in range(len(self.captures))))
+
+
+class Record(Words):
+    """The words of one kind of call."""
+
+    def __init__(self, call: Known) -> None:
+        super().__init__()
+        layout = call.layout
+        arrays = [*call.leaves, *(array for _, array in call.captures)]
+        conditions = None if call.computed is None else Conditions(call.computed)
+        self._kept.append(conditions)
+        named = {
+            "nargs": layout.positional,
+            "kwnames": self._keep(layout.names) if layout.names else 0,
+            **self._listed("containers", layout.containers, self._container),
+            "nleaves": len(call.leaves),
+            "leaves": self._words(self._leaves(call.leaves, layout.places, call.ranges)),
+            **self._listed("guards", call.checks, lambda c: self._check(c, self._value(c))),
+            **self._listed("captures", call.captures, lambda c: self._capture(c[0], c[1], call)),
+            **self._listed("writes", call.traced.writes,
+                           lambda w: self._write(w[0], w[1], call, arrays)),
+            **self._listed("given", call.given, lambda g: self._given(g, call.leaves)),
+            "conditions": 0 if conditions is None else conditions.address,
+            **self._shape(call),
+        }  # fmt: skip
+        self._finish(call.executable, named, call.places)
+
+    @property
+    def hits(self) -> int:
+        """Calls answered."""
+        return int(self.words[entry_ir.RECORD.index("hits")])
+
+    @property
+    def busy(self) -> bool:
+        """Whether a thread is in a call."""
+        return bool(self.words[entry_ir.RECORD.index("busy")])
 
     def _container(self, c: Container) -> list[int]:
         keys = self._words([self._keep(key) for key in c.keys])
@@ -163,7 +225,7 @@ class Record:
     def _array(self, array: Any, writeable: int, first: int = 0) -> list[int]:
         extents = self._words([*array.shape, *array.strides])
         dtype = self._keep(array.dtype)
-        return [entry_ir.ARRAY, dtype, array.ndim, writeable, extents, first, 0, 0]
+        return [entry_ir.ARRAY, dtype, array.ndim, writeable, extents, first, *_reach(array)]
 
     def _value(self, check: Check) -> int:
         return 0 if check.value is MISSING else self._keep(check.value)
@@ -172,31 +234,58 @@ class Record:
         key = sys.intern(check.key) if type(check.key) is str else check.key
         return [_CHECKS[check.kind], self._keep(check.holder), self._keep(key), value]
 
-    def _capture(self, check: Check, array: Any) -> list[int]:
-        return self._check(check, self._words(self._array(array, -1)))
+    def _capture(self, check: Check, array: Any, call: Known) -> list[int]:
+        positions = [p for p, _ in call.traced.writes if p >= len(call.leaves)]
+        written = any(call.captures[p - len(call.leaves)][1] is array for p in positions)
+        return self._check(check, self._words(self._array(array, 1024 if written else -1)))
 
-    def _results(self, executable: Executable, shape: Shape) -> list[int]:
-        words: list[int] = []
-        for how, scalar in zip(executable.layouts, shape.scalars, strict=True):
-            strides = 0 if how.strides is None else self._words(how.strides)
-            extents = self._words(how.shape)
-            dtype = self._keep(how.dtype)
-            words += [dtype, len(how.shape), extents, strides, int(how.pooled), int(scalar)]
-        return words
+    def _write(self, position: int, output: int, call: Known, arrays: list[Any]) -> list[int]:
+        """How a result gets into an array: as it lies in memory, or by NumPy."""
+        array, how = arrays[position], call.executable.layouts[output]
+        if output in call.executable.over:
+            return [position, call.places[position], output, 0]
+        order = how.strides or packed_strides(how.shape, how.dtype.itemsize, range(array.ndim))
+        alike = array.dtype == how.dtype and array.strides == order and array.nbytes <= MAX_COPIED
+        bytes_alike = array.nbytes if alike else -1
+        return [position, call.places[position], output, bytes_alike]
 
-    def _places(self, executable: Executable) -> dict[str, int]:
-        """Lists of pairs: a place in the kernels' table, and what to put there."""
-        pairs = {
-            "patches": zip(executable.patch_at, executable.patch_from, strict=True),
-            "inner": zip(executable.inner_at, executable.inner_offset, strict=True),
-            "scalars": [(at, k) for at, k, _ in executable.scalars],
-            "shared": executable.shared,
-            "private": [(at, offset) for at, offset, _ in executable.private],
-        }
-        named: dict[str, int] = {}
-        for name, listed in pairs.items():
-            named |= self._listed(name, list(listed), lambda pair: [int(w) for w in pair])
-        return named
+    def _given(self, given: Given, leaves: Sequence[Any]) -> list[int]:
+        shift = _IGNORED[type(leaves[given.position])] if type(given.value) is bool else -1
+        return [given.position, shift, int(given.value)]
+
+    def _shape(self, call: Known) -> dict[str, int]:
+        """The leaves of the function's result, and how they are joined."""
+        spec, results = call.traced.result_tree, call.traced.results
+        form, finisher = entry_ir.MADE, None
+        if spec.is_leaf():
+            form = entry_ir.ALONE
+        elif spec == tree.flatten(None)[1]:
+            form = entry_ir.CONSTANT_RESULT
+        elif spec == tree.flatten((0,) * len(results))[1]:
+            form = entry_ir.JOINED
+        else:
+            finisher = _finisher(spec)
+        joined = {"form": form, "finisher": self._keep(finisher)}
+        return self._listed("returned", results, lambda r: _returned(r, call.layout)) | joined
+
+
+def _reach(array: Any) -> tuple[int, int]:
+    """Where an array's memory begins and ends, in bytes from its first element."""
+    if not array.size:
+        return 0, 0
+    steps = [s * (n - 1) for s, n in zip(array.strides, array.shape, strict=True)]
+    return sum(s for s in steps if s < 0), sum(s for s in steps if s > 0) + array.itemsize
+
+
+def _returned(result: Result, layout: Layout) -> list[int]:
+    if result.argument is not None:
+        return [entry_ir.GIVEN, layout.places[result.argument]]
+    assert result.output is not None
+    return [entry_ir.SCALAR if result.is_scalar else entry_ir.OUTPUT, result.output]
+
+
+def _finisher(spec: optree.PyTreeSpec) -> Any:
+    return lambda *leaves: tree.unflatten(spec, leaves)
 
 
 def record_of(
@@ -206,6 +295,8 @@ def record_of(
     function: object,
     layout: Layout,
     leaves: Sequence[Any],
+    computed: Computed | None = None,
+    given: Sequence[Given] = (),
 ) -> Record | str:
     """The record of calls of one trace like this one with `leaves`, or why there is none.
 
@@ -218,8 +309,9 @@ def record_of(
             captures.append((Check("constant", capture.array), capture.array))
         else:
             reading = reading_of(capture.path, function)
-            captures.append((reading, capture.path.read(function)))
-    reason = refusal(traced, executable, leaves, captures)
+            captures.append((reading, capture.array if reading is None else
+                             capture.path.read(function)))  # fmt: skip
+    reason = refusal(traced, executable, leaves, captures, computed, given)
     if reason:
         return reason
     ranges: dict[int, tuple[int, int]] = {}
@@ -228,61 +320,6 @@ def record_of(
         ranges[position] = max(low, known[0]), min(high, known[1])
     checks = [c for g in guards for c in checks_of(g, function)]
     known_captures = [(c, a) for c, a in captures if c is not None]
-    return Record(executable, layout, leaves, ranges, checks, known_captures, _shape(traced))
-
-
-def _shape(traced: Traced) -> Shape:
-    spec, count = traced.result_tree, len(traced.results)
-    scalars = tuple(r.is_scalar for r in traced.results)
-    if spec.is_leaf():
-        return Shape(scalars, True, None)
-    if spec == tree.flatten((0,) * count)[1]:
-        return Shape(scalars, False, None)
-    return Shape(scalars, False, _finisher(spec))
-
-
-def _finisher(spec: optree.PyTreeSpec) -> Any:
-    return lambda *leaves: tree.unflatten(spec, leaves)
-
-
-def refusal(
-    traced: Traced,
-    executable: Executable,
-    arguments: Sequence[Any],
-    captures: Sequence[tuple[Check | None, Any]],
-) -> str:
-    """Why a call of this kind cannot have a record, or nothing."""
-    if traced.writes or traced.branches:
-        return "the function writes into an argument or branches on a traced value"
-    if not all(_is_plain(r, k) for k, r in enumerate(traced.results)):
-        return "a result is an argument, a constant, or returned twice"
-    if any(type(a) not in _KINDS for a in arguments):
-        return "an argument is neither an array nor a Python number"
-    if len(arguments) + len(captures) > entry_ir.MAX_LEAVES:
-        return f"there are more than {entry_ir.MAX_LEAVES} arguments and captured arrays"
-    if any(c is None or type(a) is not np.ndarray for c, a in captures):
-        return "a captured value is read in Python"
-    if len(executable.steps) > 1 or not all(isinstance(s, Native) for s in executable.steps):
-        return "there is a library call between the kernels"
-    if executable.dynamic:
-        return "a result has as many elements as a mask selects"
-    if not executable.plain or len(executable.results) != len(traced.results):
-        return "a result is an argument, a constant, or returned twice"
-    if not 0 < len(executable.results) <= entry_ir.MAX_RESULTS:
-        return f"there are more than {entry_ir.MAX_RESULTS} results, or none"
-    pairs = zip(traced.results, executable.layouts, strict=True)
-    if not all(is_laid_out(r, how) for r, how in pairs):
-        return "a result is copied into another memory order"
-    if any(d != _SCALARS.get(type(arguments[k]) if k < len(arguments) else type(None))
-           for _, k, d in executable.scalars):  # fmt: skip
-        return "a number has another dtype than its Python type"
-    team = threads.native_limits()[0] if executable.wide else 1
-    if executable.private_from + executable.per_worker * min(team, 1024) > MAX_SCRATCH:
-        return "the temporaries are large"
-    return ""
-
-
-def _is_plain(result: Any, number: int) -> bool:
-    """Whether a result is the program's output of that number as it is, or its only element."""
-    plain = result.argument is None and result.output == number
-    return plain and result.weak is None and not result.swapped
+    return Record(
+        Known(traced, executable, layout, leaves, ranges, checks, known_captures, computed, given)
+    )

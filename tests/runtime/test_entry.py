@@ -238,17 +238,6 @@ def test_a_read_only_argument_is_another_kind() -> None:
     assert answers(f, X)
 
 
-def test_functions_that_write_stay_in_python() -> None:
-    def f(a: Any) -> Any:
-        a += 1
-        return a * 2
-
-    g, x = fjit.fuse(f), np.zeros(3)
-    for n in range(4):
-        assert_same(g(x), np.full(3, 2.0 * (n + 1)))
-    assert not g.answered
-
-
 def test_many_kinds_of_calls() -> None:
     f = fjit.fuse(lambda a: a * 2 + 1)
     arrays = [np.arange(float(n)) for n in range(1, 3 * entry.MAX_RECORDS)]

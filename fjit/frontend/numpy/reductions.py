@@ -283,8 +283,8 @@ def divide_by_count(total: Tracer, count: Any) -> Tracer:
     trace, atom = current().trace, total.atom
     if not isinstance(count, Tracer):
         if dtype.kind == "f" and float(dtype.type(count)) == count:
-            return _like(total, trace.emit(p.div, atom, trace.literal(count, dtype)))
-        divisor: Atom = trace.literal(count, dtypes.F64)
+            return _like(total, trace.emit(p.div, atom, trace.literal(count, dtype, varies=True)))
+        divisor: Atom = trace.literal(count, dtypes.F64, varies=True)
     else:
         divisor = ops.convert(count.atom, dtypes.F64)
     wide = ops.convert(atom, dtypes.F64)

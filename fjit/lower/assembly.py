@@ -1,0 +1,73 @@
+"""A plan lowered: its kernels' nests with their texts, and where every stored value lives.
+
+Takes a plan and the memory of its inputs, gives an `Assembly`: all that machine code is made from
+and run with. Invariant: the texts hold no sizes, so that plans for other sizes share them.
+
+    kernel b = exp a     ->     nest "vector i0 < s0: ...", slots (10, ...), b in C order
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from fjit.core.ir import Eqn, Program, Sym, Var
+from fjit.lower.assemble import Assembler
+from fjit.lower.build import Memory
+from fjit.lower.nest import Nest
+from fjit.optimize import cost
+from fjit.optimize.plan import KernelPlan, Plan
+
+
+class Kernel(NamedTuple):
+    """One kernel: its equation, its loops and their text, the symbols whose extents cells hold."""
+
+    eqn: Eqn
+    nest: Nest
+    text: str
+    cells: tuple[Sym, ...]
+
+
+class Assembly(NamedTuple):
+    """A fused program, its kernels, and the memory of all that it stores."""
+
+    program: Program
+    kernels: tuple[Kernel, ...]
+    memory: dict[Var, Memory]
+
+
+def build_nest(
+    kernel: KernelPlan, memory: Mapping[Var, Memory], cache_bytes: int
+) -> tuple[Nest, tuple[Sym, ...]]:
+    """The nest of one kernel and the symbols whose extents its cells hold.
+
+    What it stores goes past the last-level cache, of `cache_bytes`, if that holds too little.
+    """
+    program = kernel.eqn.param("program")
+    assert isinstance(program, Program)
+    outputs = {v: memory[v] for v in kernel.eqn.outputs}
+    moved = sum(v.aval.nbytes for v in (*program.inputs, *kernel.eqn.outputs))
+    streams = cost.outgrows(moved, cache_bytes)
+    assembler = Assembler(kernel.env, program, kernel.schedule, dict(memory), outputs, streams)
+    nest = assembler.build()
+    return nest, tuple(assembler.writer.cells)
+
+
+def memory_of(plan: Plan, inputs: Sequence[Memory]) -> dict[Var, Memory]:
+    """Where each input and each value that a kernel or a call makes lives."""
+    memory = dict(zip(plan.program.inputs, inputs, strict=True))
+    for eqn in plan.program.eqns:
+        for var in eqn.outputs:
+            size = var.aval.dtype.itemsize
+            memory[var] = Memory(tuple(s * size for s in plan.layouts[var]))
+    return memory
+
+
+def assembled(plan: Plan, inputs: Sequence[Memory], cache_bytes: int) -> Assembly:
+    """The plan's kernels as nests, for a machine with so much last-level cache."""
+    memory = memory_of(plan, inputs)
+    kernels = []
+    for kernel in plan.kernels:
+        nest, cells = build_nest(kernel, memory, cache_bytes)
+        kernels.append(Kernel(kernel.eqn, nest, str(nest), cells))
+    return Assembly(plan.program, tuple(kernels), memory)
