@@ -13,7 +13,7 @@ import fjit
 from fjit.core.show import show
 from fjit.entries import Choices, memory_of
 from fjit.errors import FjitError
-from fjit.forms import Forms, planned
+from fjit.forms import Forms, Policy, planned
 from fjit.frontend.function import Traced
 from fjit.fused import Fused
 from fjit.lower.assembly import Assembly, assembled
