@@ -186,7 +186,7 @@ FUNCTIONS: tuple[Callable[[Any], Any], ...] = (
 def test_constants_that_follow_from_sizes_compile_once_more_at_most(number: int) -> None:
     function = FUNCTIONS[number]
     fused, rng, compiled = fjit.fuse(function), np.random.default_rng(number), []
-    for n in (35, 36, 41, 47, 64, 128, 1, 53):
+    for n in (35, 36, 41, 47, 60, 128, 1, 53):  # 128 is beyond 64 KiB, where std is another loop
         x = rng.standard_normal((n, 2 * n + 1)) * 40
         for got, want in zip(leaves(fused(x)), leaves(fjit.fuse(function)(x)), strict=True):
             assert_same(got, want)
