@@ -25,6 +25,7 @@ from fjit.frontend.function import Traced, input_aval
 from fjit.frontend.guards import Guard
 from fjit.lower.build import Memory
 from fjit.optimize.plan import Plan, plan
+from fjit.optimize.products import written_out
 from fjit.runtime.executable import Executable
 from fjit.runtime.records import Record
 
@@ -171,6 +172,7 @@ def memory_of(value: Any) -> Memory:
 def plan_for(
     program: Program, traced: Traced, arguments: list[Any], fusion: str | Callable[[Any], bool]
 ) -> Plan:
+    program = written_out(program)
     strides = {
         var: tuple(s // a.itemsize for s in a.strides) if isinstance(a, np.ndarray) else ()
         for var, a in zip(program.inputs, arguments, strict=True)
