@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import optree
 
+from fjit.core import primitives as p
 from fjit.core.interpreter import interpret
 from fjit.core.ir import Program, Var
 from fjit.errors import BRANCH_ADVICE, BranchError, FjitError, FjitTypeError
@@ -24,9 +25,11 @@ from fjit.frontend import overlap
 from fjit.frontend.function import Traced, input_aval
 from fjit.frontend.guards import Guard
 from fjit.lower.build import Memory
+from fjit.optimize.frames import framed
 from fjit.optimize.plan import Plan, plan
 from fjit.optimize.products import written_out
 from fjit.runtime.executable import Executable
+from fjit.runtime.panels import usable
 from fjit.runtime.records import Record
 
 MAX_PATHS: Final = 8
@@ -173,9 +176,10 @@ def plan_for(
     program: Program, traced: Traced, arguments: list[Any], fusion: str | Callable[[Any], bool]
 ) -> Plan:
     program = written_out(program)
+    pairs = list(zip(program.inputs, arguments, strict=True))
     strides = {
         var: tuple(s // a.itemsize for s in a.strides) if isinstance(a, np.ndarray) else ()
-        for var, a in zip(program.inputs, arguments, strict=True)
+        for var, a in pairs
     }
     orders: dict[Var, tuple[int, ...]] = {}
     for result in traced.results:
@@ -190,4 +194,13 @@ def plan_for(
             steps = [-abs(s) for s in array.strides]
             order = sorted(range(array.ndim), key=steps.__getitem__)
             orders.setdefault(atom, tuple(order))
+    if any(eqn.primitive is p.matmul for eqn in program.eqns) and usable():
+        readable = {var for var, a in pairs if isinstance(a, np.ndarray) and _is_readable(a)}
+        program, orders = framed(program, strides, orders, readable)
     return plan(program, strides, orders, fusion)
+
+
+def _is_readable(array: np.ndarray[Any, Any]) -> bool:
+    """Whether a library can read an array's elements where they are."""
+    whole = all(s % array.itemsize == 0 for s in array.strides)
+    return array.dtype.isnative and whole

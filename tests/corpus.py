@@ -161,7 +161,7 @@ def transpose_add(x: Any, y: Any) -> Any:
     return x.T * 2 + y
 
 
-@case((20, 40), (40, 24), (24,))
+@case((20, 30), (30, 48), (48,))
 def matmul_relu(x: Any, weight: Any, bias: Any) -> Any:
     return np.maximum(x @ weight + bias, 0)
 

@@ -57,11 +57,14 @@ class Assembler:
         plan: Schedule,
         memory: dict[Var, Memory],
         outputs: dict[Var, Memory],
+        *,
+        by_rows: bool = False,
     ) -> None:
         self.env = env
+        self.by_rows = by_rows  # tasks are rows, for panels of them
         self.memory = memory
         self.outputs = outputs
-        plan = collapsed(env, plan, memory, outputs)
+        plan = plan if by_rows else collapsed(env, plan, memory, outputs)
         self.checks: dict[Var, int] = {}
         self.plan = self._counted(plan)
         self.writer = Writer(env, memory, program.inputs)
@@ -106,7 +109,7 @@ class Assembler:
 
     def _choose_chunks(self) -> None:
         plan = self.plan
-        if plan.cascade or any(q.cls in ("scan", "filter") for q in plan.placed):
+        if self.by_rows or plan.cascade or any(q.cls in ("scan", "filter") for q in plan.placed):
             return
         rows = math.prod(a.extent for a in plan.rows)
         if plan.outer:
@@ -125,7 +128,8 @@ class Assembler:
 
     def build(self) -> Nest:
         """The nest of the kernel."""
-        tiled = self.chunk_axis is None and crosses(self.env, self.plan, self.memory)
+        tiled = not self.by_rows and self.chunk_axis is None
+        tiled = tiled and crosses(self.env, self.plan, self.memory)
         phases = [self._tiled_phase() if tiled else self._first_phase()]
         if self.chunk_axis is not None and self.reductions:
             phases.append(self._second_phase())

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from fjit.core.ir import Aval, Eqn
 
 FLOPS: Final[dict[str, int]] = {
@@ -27,6 +29,8 @@ STREAM_NS_PER_BYTE: Final = 0.032
 CACHE_NS_PER_BYTE: Final = 0.02
 """Copy bandwidth within the last-level cache, 50 GB/s."""
 CACHE_BYTES: Final = 16 << 20
+PRODUCT_NS: Final = {4: 0.016, 8: 0.033}
+"""A multiplication and addition in a large matrix product on one core, by bytes of an element."""
 LAUNCH_NS: Final = 100.0
 FORK_JOIN_NS: Final = 8000.0
 SERIAL_NS: Final = 20000.0
@@ -41,6 +45,11 @@ def flops(eqn: Eqn) -> int:
 def is_heavy(eqn: Eqn) -> bool:
     """Whether an element costs more than writing it to cache and reading it back."""
     return eqn.primitive.family == "elementwise" and flops(eqn) >= 8
+
+
+def product_ns(dtype: np.dtype) -> float:
+    """Nanoseconds of a multiplication and addition of a matrix product through BLAS."""
+    return PRODUCT_NS[dtype.itemsize]
 
 
 def worth_storing(operations: float, times: float, aval: Aval) -> bool:

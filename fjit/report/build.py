@@ -15,6 +15,7 @@ from fjit.core.ir import Atom, Eqn, Literal, Program, Var
 from fjit.lower.build import Memory
 from fjit.lower.nest import Nest
 from fjit.optimize import cost
+from fjit.optimize.frames import product_of
 from fjit.optimize.plan import KernelPlan
 from fjit.report import asm, counts, machine
 from fjit.report.lowered import Lowered
@@ -70,7 +71,7 @@ def _kernel(
     nest = lowered.nests[number]
     program = plan.eqn.param("program")
     assert isinstance(program, Program)
-    read, written = _bytes(plan.eqn, lowered.memory)
+    read, written = _bytes(plan.eqn, lowered)
     flops = counts.flops(nest)
     foreseen = counts.pressure(nest, machine.description(), lowered.choices.width)
     estimated = cost.estimate_ns(flops, 1, read + written, _workers(nest, flops, workers))
@@ -102,21 +103,23 @@ def _calls(lowered: Lowered, times: Times | None) -> tuple[Call, ...]:
     found: list[Call] = []
     kernels = {k.eqn for k in lowered.plan.kernels}
     position = 0
-    for eqn in lowered.plan.program.eqns:
+    for eqn in lowered.plan.steps:
         if eqn in kernels:
             position += 1
             continue
-        read, written = _bytes(eqn, lowered.memory)
+        read, written = _bytes(eqn, lowered)
         taken = None if times is None else times.calls[len(found)]
-        name = f"call{len(found)}_{eqn.primitive.name}"
-        found.append(Call(name, position, operation(eqn), read, written, taken))
+        done = product_of(eqn)
+        name = f"call{len(found)}_{done.primitive.name}"
+        found.append(Call(name, position, operation(done), read, written, taken))
     return tuple(found)
 
 
-def _bytes(eqn: Eqn, memory: dict[Var, Memory]) -> tuple[int, int]:
-    """Bytes read, each input array once, and written, each output once."""
-    read = sum(_size(a, memory) for a in dict.fromkeys(eqn.inputs))
-    return read, sum(var.aval.nbytes for var in eqn.outputs)
+def _bytes(eqn: Eqn, lowered: Lowered) -> tuple[int, int]:
+    """Bytes read, each input array once, and written, each output once; private panels are not."""
+    private = lowered.plan.private
+    read = sum(_size(a, lowered.memory) for a in dict.fromkeys(eqn.inputs) if a not in private)
+    return read, sum(var.aval.nbytes for var in eqn.outputs if var not in private)
 
 
 def _size(atom: Atom, memory: dict[Var, Memory]) -> int:

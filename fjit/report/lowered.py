@@ -64,10 +64,8 @@ class Lowered:
         self.choices = choices
         self._finish = finish
         self.memory: dict[Var, Memory] = dict(zip(plan.program.inputs, memory, strict=True))
-        for eqn in plan.program.eqns:
-            for var in eqn.outputs:
-                size = var.aval.dtype.itemsize
-                self.memory[var] = Memory(tuple(s * size for s in plan.layouts[var]))
+        for var, strides in plan.layouts.items():
+            self.memory[var] = Memory(tuple(s * var.aval.dtype.itemsize for s in strides))
 
     def __repr__(self) -> str:
         return f"<lowered {self.name}: {len(self.plan.kernels)} kernels>"

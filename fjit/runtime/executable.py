@@ -32,6 +32,7 @@ from fjit.optimize.plan import KernelPlan, Plan
 from fjit.runtime import threads
 from fjit.runtime.buffers import ScratchPool, plan_arena
 from fjit.runtime.jit import Module, compile_module
+from fjit.runtime.panels import Builder, Stage
 from fjit.runtime.results import maker, result_layout
 from fjit.runtime.table import Table
 from fjit.target import CpuTarget
@@ -114,7 +115,9 @@ def build_nest(
     """The nest of one kernel and the symbols whose extents its cells hold."""
     program = kernel.eqn.param("program")
     assert isinstance(program, Program)
-    assembler = Assembler(kernel.env, program, kernel.schedule, memory, outputs)
+    assembler = Assembler(
+        kernel.env, program, kernel.schedule, memory, outputs, by_rows=kernel.by_rows
+    )
     nest = assembler.build()
     return nest, tuple(assembler.writer.cells)
 
@@ -143,6 +146,10 @@ class Executable:
             size = var.aval.dtype.itemsize
             strides = tuple(s * size for s in self.plan.layouts[var])
             self.memory[var] = Memory(strides)
+        for panels in self.plan.panels:
+            for var in panels.private:
+                size = var.aval.dtype.itemsize
+                self.memory[var] = Memory(tuple(s * size for s in self.plan.layouts[var]))
         results = dict.fromkeys(v for v in self.outputs if v in made)
         temporaries = [v for v in made if v not in results]
         first = {v: k for k, e in enumerate(self.program.eqns) for v in e.outputs}
@@ -165,9 +172,15 @@ class Executable:
         self.steps: list[Native | _Call] = []
         rows: list[list[int]] = []
         by_eqn = {k.eqn: k for k in self.plan.kernels}
+        in_panels = {panels.eqn: panels for panels in self.plan.panels}
+        builder = Builder(table, self.memory, lambda eqn: self._stage(by_eqn[eqn]))
         for eqn in self.program.eqns:
             kernel = by_eqn.get(eqn)
-            if kernel is None:
+            if eqn in in_panels:
+                built = builder.build(in_panels[eqn])
+                rows.extend(built.rows)
+                self.estimated_ns += built.estimated_ns
+            elif kernel is None:
                 self._flush(rows)
                 self.steps.append(_Call(eqn))
                 for var in eqn.outputs:
@@ -177,14 +190,25 @@ class Executable:
         self._flush(rows)
         self._finish_table(table)
 
-    def _build_kernel(self, kernel: KernelPlan, table: Table) -> list[list[int]]:
-        """Compile a kernel and give it a place in the table; a row for each of its phases."""
-        eqn = kernel.eqn
-        outputs = {v: self.memory[v] for v in eqn.outputs}
+    def _stage(self, kernel: KernelPlan) -> Stage:
+        """A kernel that runs as a stage of panels."""
+        compiled = self._compiled(kernel)[0]
+        return Stage(compiled.nest, compiled.module.address("phase0"), _work(kernel.eqn))
+
+    def _compiled(self, kernel: KernelPlan) -> tuple[Compiled, tuple[Sym, ...]]:
+        """A kernel's machine code, and the symbols whose extents its cells hold."""
+        outputs = {v: self.memory[v] for v in kernel.eqn.outputs}
         nest, cells = build_nest(kernel, self.memory, outputs)
         compiled = compile_kernel(nest, self.options)
         self.kernels.append(compiled)
         self.compiles += compiled.fresh
+        return compiled, cells
+
+    def _build_kernel(self, kernel: KernelPlan, table: Table) -> list[list[int]]:
+        """Compile a kernel and give it a place in the table; a row for each of its phases."""
+        eqn = kernel.eqn
+        compiled, cells = self._compiled(kernel)
+        nest = compiled.nest
         offset = table.append(eqn, nest, cells)
         for _, sym in table.cells:
             self._symbol(sym)
