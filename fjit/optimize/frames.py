@@ -20,8 +20,8 @@ from fjit.core import dtypes
 from fjit.core import primitives as p
 from fjit.core.ir import Atom, Eqn, Program, Var, static_shape
 from fjit.optimize import demand, store
-from fjit.optimize.index import Axis
-from fjit.optimize.orders import Orders, axis_strides
+from fjit.optimize.index import Axis, Term, merge_splits
+from fjit.optimize.orders import Orders
 
 StridesOf = Callable[[Var], tuple[int, ...]]
 
@@ -65,12 +65,18 @@ def matrix_of(producers: Mapping[Var, Eqn], atom: Var, strides_of: StridesOf) ->
     if len(leaves) != 1 or leaves[0].guarded:
         return None
     (leaf,) = leaves
-    if any(not isinstance(term, Axis) for index in leaf.at for term, _ in index.terms):
+    offset, steps = 0, dict[Term, int]()
+    for index, stride in zip(leaf.at, strides_of(leaf.var), strict=True):
+        offset += index.const * stride
+        for term, coef in index.terms:
+            steps[term] = steps.get(term, 0) + coef * stride
+    offset += merge_splits(steps)
+    if any(not isinstance(term, Axis) for term in steps):
         return None
-    own = strides_of(leaf.var)
-    offset = sum(index.const * s for index, s in zip(leaf.at, own, strict=True))
-    axes = tuple(Axis(k + 1, e) for k, e in enumerate(static_shape(atom.aval)))
-    return Matrix(leaf.var, offset, axis_strides(leaf.at, own, axes), static_shape(atom.aval))
+    shape = static_shape(atom.aval)
+    return Matrix(
+        leaf.var, offset, tuple(steps.get(Axis(k + 1, e), 0) for k, e in enumerate(shape)), shape
+    )
 
 
 class Frame(NamedTuple):

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from fjit.core import dtypes
-from fjit.core.ir import Atom, Eqn, Literal, Program, Var
+from fjit.core.ir import Atom, Eqn, Literal, Program, Var, static_shape
 from fjit.lower.build import Memory
 from fjit.lower.nest import Nest
 from fjit.optimize import cost
-from fjit.optimize.frames import product_of
+from fjit.optimize.frames import is_frame, product_of
+from fjit.optimize.panels import cut_of
 from fjit.optimize.plan import KernelPlan
 from fjit.report import asm, counts, machine
 from fjit.report.lowered import Lowered
@@ -48,11 +49,32 @@ def report(
     kernels = tuple(
         _kernel(lowered, k, usage, times, workers) for k, usage in enumerate(usages)
     )  # fmt: skip
-    notes = () if choices.native else ("target=interpreter: nothing is compiled.",)
+    calls = _calls(lowered, times)
+    notes = _panels(lowered, calls)
+    if not choices.native:
+        notes = (*notes, "target=interpreter: nothing is compiled.")
     return Report(
-        lowered.name, _machine(workers), kernels, _calls(lowered, times),
-        lowered.plan.decisions, notes=notes,
-    )  # fmt: skip
+        lowered.name, _machine(workers), kernels, calls, lowered.plan.decisions, notes=notes
+    )
+
+
+def _panels(lowered: Lowered, calls: tuple[Call, ...]) -> tuple[str, ...]:
+    """A sentence for each set of steps that share panels."""
+    kernels = dict(zip((k.eqn for k in lowered.plan.kernels), lowered.names, strict=True))
+    names = iter(calls)
+    named = {e: kernels.get(e) or next(names).name for e in lowered.plan.steps}
+    found: list[str] = []
+    for panels in lowered.plan.panels:
+        if len(panels.stages) == 1:
+            continue
+        height = cut_of(next(product_of(e) for e in panels.stages if is_frame(e))).height
+        rows = sum(static_shape(v.aval)[-1] * v.aval.dtype.itemsize for v in panels.private)
+        steps = ", ".join(named[e] for e in panels.stages)
+        found.append(
+            f"{steps}: in panels of {height} rows, with {height * rows:,} bytes of private memory "
+            "a thread."
+        )
+    return tuple(found)
 
 
 def _machine(workers: int) -> str:
