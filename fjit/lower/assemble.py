@@ -555,8 +555,8 @@ class Assembler:
             return
         later = [q for q in plan.placed if q.stage > stage and q.level == "inner"]
         roots = [r for q in later for r in root_reads(q.root, q.at, q.guard)]
-        leaves, again = demand.walk(self.env, roots, unguarded=True)
-        read = {leaf.var for leaf in leaves}
+        again = demand.walk(self.env, roots, unguarded=True)[1]
+        read = {leaf.var for leaf in demand.walk(self.env, roots)[0]}
         for q in here:
             if q.cls == "scan" and q.root.var in read:
                 self._keep(q.root.var, q.at, writer.memo[(q.root.var, q.at, None)])

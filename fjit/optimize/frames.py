@@ -14,7 +14,7 @@ nothing of them is copied; an operand in any other layout is first copied in C o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from fjit.core import dtypes
 from fjit.core import primitives as p
@@ -22,6 +22,9 @@ from fjit.core.ir import Atom, Eqn, Program, Var, static_shape
 from fjit.optimize import demand, store
 from fjit.optimize.index import Axis, Term, merge_splits
 from fjit.optimize.orders import Orders
+
+LARGEST: Final = 1 << 31
+"""What the integers of many a BLAS do not hold."""
 
 StridesOf = Callable[[Var], tuple[int, ...]]
 
@@ -38,6 +41,8 @@ class Matrix(NamedTuple):
     def form(self) -> tuple[int, bool] | None:
         """The leading dimension and whether BLAS sees it transposed; None if it cannot see it."""
         (m, k), (down, across) = self.shape[-2:], self.strides[-2:]
+        if max(m, k, down, across) >= LARGEST:
+            return None
         if (across == 1 or k == 1) and down >= max(k, 1):
             return down, False
         if m == 1 and across == 1:

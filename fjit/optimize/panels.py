@@ -77,12 +77,16 @@ class Panels:
     private: tuple[Var, ...]
 
 
+Told = tuple[tuple[str, str], bool, str, dict[str, float]]
+"""What a Decision of the plan says: the pair, whether it was taken, why, and numbers."""
+
+
 class Joint(NamedTuple):
     """A plan's equations with the panels among them, and what was joined or not, and why."""
 
     eqns: tuple[Eqn, ...]
     panels: tuple[Panels, ...]
-    decisions: tuple[tuple[tuple[str, str], bool, str, dict[str, float]], ...]
+    decisions: tuple[Told, ...]
 
 
 class Kernels(NamedTuple):
@@ -119,7 +123,7 @@ class _Joining:
                     self.readers.setdefault(atom, []).append(eqn)
         self.results = set(program.outputs)
         self.chains: dict[Eqn, list[Eqn]] = {}
-        self.decisions: list[tuple[tuple[str, str], bool, str, dict[str, float]]] = []
+        self.decisions: list[Told] = []
 
     def add(self, eqn: Eqn) -> None:
         """A chain for the frame: that of the kernel before it, or a new one; and what is behind."""

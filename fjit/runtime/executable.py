@@ -192,7 +192,8 @@ class Executable:
 
     def _stage(self, kernel: KernelPlan) -> Stage:
         """A kernel that runs as a stage of panels."""
-        compiled = self._compiled(kernel)[0]
+        compiled, cells = self._compiled(kernel)
+        assert not cells, "rows of panels are known while tracing"
         return Stage(compiled.nest, compiled.module.address("phase0"), _work(kernel.eqn))
 
     def _compiled(self, kernel: KernelPlan) -> tuple[Compiled, tuple[Sym, ...]]:

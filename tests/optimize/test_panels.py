@@ -80,7 +80,7 @@ def test_panels_give_numpys_results(name: str, shape: str) -> None:
         check(FUNCTIONS[name], *arrays(dtype, one, other, other[-1:]))
 
 
-@pytest.mark.parametrize("layout", ["F", "strided", "swapped", "offset", "mixed"])
+@pytest.mark.parametrize("layout", ["F", "strided", "swapped", "offset", "mixed", "unaligned"])
 def test_layouts_of_operands(layout: str) -> None:
     x, w, b = arrays("f8", (40, 60), (60, 50), (50,))
     wide = np.zeros((80, 180))
@@ -92,6 +92,8 @@ def test_layouts_of_operands(layout: str) -> None:
         b = b[2:]
     elif layout == "swapped":
         x, w = x.astype(">f8"), w.astype(">f8")
+    elif layout == "unaligned":
+        x, w = (np.frombuffer(b"0" + a.tobytes(), "f8", offset=1).reshape(a.shape) for a in (x, w))
     elif layout == "mixed":
         x = x.astype("f4")
     else:
