@@ -8,7 +8,6 @@ time is private memory, which has a place for each worker.
 from __future__ import annotations
 
 import ctypes
-import functools
 import os
 from collections.abc import Callable
 from math import prod
@@ -46,9 +45,19 @@ class Built(NamedTuple):
     estimated_ns: float
 
 
-@functools.cache
+_modules: dict[str, Module] = {}
+
+
 def _module() -> Module:
-    """The compiled module, told where the BLAS is; it stays loaded, since fork handlers call it."""
+    """The one compiled module, which counts the products under way: of two made at once, the first.
+
+    No lock is held, which a fork could leave locked in the child.
+    """
+    return _modules.get("panels") or _kept(_made())
+
+
+def _made() -> Module:
+    """The module, told where the BLAS is."""
     library = blas()
     assert library is not None, "a plan with products in panels, but no BLAS"
     module = compile_module(panels_ir.PANELS, target=host())
@@ -60,11 +69,17 @@ def _module() -> Module:
     }
     for name, value in words.items():
         ctypes.c_int64.from_address(module.address(name)).value = value
-    module.keep_loaded()
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(
-            after_in_child=ctypes.CFUNCTYPE(None)(module.address("fjit_blas_forked"))
-        )
+    return module
+
+
+def _kept(made: Module) -> Module:
+    """The module that all use from now on; it stays loaded, since a fork handler calls it."""
+    module = _modules.setdefault("panels", made)
+    if module is made:
+        module.keep_loaded()
+        forked = ctypes.CFUNCTYPE(None)(module.address("fjit_blas_forked"))
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=forked)
     return module
 
 

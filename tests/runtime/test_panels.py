@@ -136,6 +136,25 @@ def test_forked_children_multiply(backend: str, monkeypatch: pytest.MonkeyPatch)
     assert done.stdout == "well\n", done.stderr
 
 
+def test_there_is_one_module_however_many_threads_ask_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(panels, "_modules", {})
+    found: list[int] = []
+    barrier = threading.Barrier(4)
+
+    def ask() -> None:
+        barrier.wait()
+        found.append(panels._module().address("fjit_panels"))
+
+    askers = [threading.Thread(target=ask) for _ in range(4)]
+    for asker in askers:
+        asker.start()
+    for asker in askers:
+        asker.join()
+    assert len(found) == 4 and len(set(found)) == 1
+
+
 def test_every_thread_count_gives_the_same_bits() -> None:
     x, w = (RNG.standard_normal(s).astype("f4") for s in ((700, 300), (300, 500)))
     results = [fjit.fuse(threads=n)(lambda x, w: np.exp(x @ w * 0.01))(x, w) for n in (1, 2, 3)]
