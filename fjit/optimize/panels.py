@@ -99,8 +99,10 @@ class Kernels(NamedTuple):
 
 def joined(program: Program, kernels: Kernels, inputs: dict[Var, tuple[int, ...]]) -> Joint:
     """The equations of a fused program with frames joined to their neighbours."""
-    walk = _Joining(program, kernels, inputs)
     frames = [eqn for eqn in program.eqns if eqn not in kernels.schedules and is_frame(eqn)]
+    if not frames:
+        return Joint(program.eqns, (), ())
+    walk = _Joining(program, kernels, inputs)
     for eqn in frames:
         walk.add(eqn)
     return walk.joint()

@@ -359,6 +359,8 @@ class Planner:
                         self._agrees)  # fmt: skip
         inputs = {v: self.orders.layout(v) for v in self.program.inputs}
         joint = joined(plan.program, known, inputs)
+        if not joint.panels:
+            return plan
         inside = {e for panels in joint.panels for e in panels.stages}
         program = Program(plan.program.inputs, joint.eqns, plan.program.outputs)
         told = [Decision(*d) for d in joint.decisions] if self.fusion != "none" else []
