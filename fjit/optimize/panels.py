@@ -34,6 +34,8 @@ Against one call: 64 rows take 12 to 27 % longer, 128 rows 5 to 10, 256 rows 1 t
 MOST_HEIGHT: Final = 512
 MANY: Final = 8
 """Panels that the rows are cut into if they are long enough."""
+WORTH_CUTTING: Final = 1 << 18
+"""Multiplications, some 5 to 10 us of them, below which one panel more costs more than it gives."""
 FEW, WIDE, WIDTH = 4, 1024, 512
 """With fewer than FEW panels, rows of at least WIDE elements are cut into pieces of WIDTH."""
 SHORTEST: Final = 32
@@ -58,7 +60,8 @@ def cut_of(product: Eqn) -> Cut:
     stack, m, n = prod(shape[:-2]), shape[-2], shape[-1]
     least = next(height for size, height in HEIGHTS if k * n >= size)
     fitting = PANEL_BYTES // ((k + n) * product.output.aval.dtype.itemsize) // 32 * 32
-    height = max(least, min(fitting, MOST_HEIGHT, -(-m // MANY)))
+    many = MANY if m * k * n >= WORTH_CUTTING else 1
+    height = max(least, min(fitting, MOST_HEIGHT, -(-m // many)))
     down = max(-(-m // height), 1)
     height = -(-m // down)
     across = -(-n // WIDTH) if stack * down < FEW and n >= WIDE else 1

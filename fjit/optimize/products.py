@@ -22,6 +22,7 @@ from fjit.core import primitives as p
 from fjit.core.ir import Atom, Eqn, Program, Shape, Var, literal, static_shape
 from fjit.optimize.pipeline import optimize
 from fjit.optimize.rewrite import Draft, Rewriter, Rule
+from fjit.optimize.store import STRIDED
 
 MOST_TERMS: Final = 16
 """Longer sums are loops, not text."""
@@ -31,6 +32,12 @@ LITTLE: Final = 512
 """Multiplications of one matrix of a stack: a thousand 8x8 take 47 us, through BLAS 61."""
 ALONE: Final = 4096
 """Those of a product that is no stack: 16x16 takes 0.4 us, a call of NumPy's 1.0."""
+FEW_COLUMNS: Final = 8
+"""Terms of a column's elements that are gathered: (1000, 6) @ (6,) takes 1.3 us, through BLAS 2.3,
+(1000, 16) @ (16,) 2.8 and 2.1."""
+SHORT_ROWS: Final = 4096
+"""Rows of so many elements take a reduction up to twice as long as BLAS; of longer ones few threads
+could share the work, were they not cut."""
 MOST_OPERATIONS: Final = 2000
 """Operations of products that feed one another, written out in one kernel: compiled in 0.15 s."""
 HALF: Final = np.dtype(np.float16)
@@ -59,11 +66,6 @@ class _Sizes:
         """Multiplications of one matrix."""
         return self.m * self.n * self.k
 
-    @property
-    def is_vector(self) -> bool:
-        """Whether one of the matrices is a row or a column."""
-        return 1 in (self.m, self.n)
-
 
 def _chosen(program: Program) -> dict[Var, None]:
     """Results of products that are written out term by term."""
@@ -86,7 +88,8 @@ def _work(eqn: Eqn, behind: int, is_nested: bool) -> int:
     if not _is_static(eqn) or 0 in eqn.inputs[0].aval.shape:
         return 0
     size = _Sizes(eqn)
-    few = size.k <= FEW_TERMS or size.is_vector or size.each <= LITTLE
+    few = size.k <= (FEW_COLUMNS if size.n == 1 else FEW_TERMS) or size.each <= LITTLE
+    few = few or size.m == 1
     few = few or (size.stack == 1 and size.each <= ALONE)
     own = 2 * size.k * (size.k if behind else 1) * (size.k if is_nested else 1)
     fits = few and size.k <= MOST_TERMS and behind + own <= MOST_OPERATIONS
@@ -129,11 +132,13 @@ def terms(rw: Rewriter, eqn: Eqn, small: dict[Var, None]) -> Draft | None:
 def vectors(rw: Rewriter, eqn: Eqn) -> Draft | None:
     """A row or a column: its elements are read once, so a reduction is as fast as any library.
 
-    It fuses with what is before and behind.
+    It fuses with what is before and behind. Only short rows that are in memory are the library's.
     """
     if not _is_static(eqn) or 1 not in eqn.output.aval.shape[-2:]:
         return None
     size = _Sizes(eqn)
+    if size.n == 1 and FEW_COLUMNS < size.k <= SHORT_ROWS and _is_in_memory(rw, eqn):
+        return None
     axes = tuple(range(len(size.batch)))
     a, b = (_widened(rw, x) for x in eqn.inputs)
     last = len(size.batch)
@@ -164,6 +169,14 @@ def without_library(rw: Rewriter, eqn: Eqn) -> Draft | None:
     right = rw.emit(p.broadcast, b, shape=shape, axes=(*axes, last + 1, last + 2))
     total = _sum(rw, _times(rw, left, right), last + 1)
     return Draft(p.convert, (total,), {"dtype": dtype})
+
+
+def _is_in_memory(rw: Rewriter, eqn: Eqn) -> bool:
+    """Whether the rows are an input's, and many enough for a call, of a dtype that BLAS has."""
+    (a, _), dtype = eqn.inputs, eqn.output.aval.dtype
+    while (made := rw.producers.get(a)) is not None and made.primitive in STRIDED:
+        (a,) = made.inputs
+    return a not in rw.producers and a.aval.ndim > 1 and dtype in (dtypes.F32, dtypes.F64)
 
 
 # ---- pieces -------------------------------------------------------------------------------------

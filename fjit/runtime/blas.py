@@ -1,10 +1,11 @@
 """The BLAS that matrix products call: where its functions are, and one thread a call.
 
-Takes the libraries of this process, gives the addresses of `sgemm` and `dgemm`, and of the
-functions that tell and set how many threads the library uses. First comes the OpenBLAS that NumPy
-brings with it, whose small products are faster than those of older ones; then the functions that
-SciPy exports for Cython code. Invariant: with neither there is no such BLAS, and products go
-through NumPy; where the number of threads is lowered, it is set back (panels_ir).
+Takes the libraries of this process, gives the addresses of the functions that multiply matrices, or
+a matrix with a vector, and of those that tell and set how many threads the library uses. First
+comes the OpenBLAS that NumPy brings with it, whose small products are faster than those of older
+ones; then the functions that SciPy exports for Cython code. Invariant: with neither there is no
+such BLAS, and products go through NumPy; where the number of threads is lowered, it is set back
+(panels_ir).
 
     NumPy's wheel: scipy_dgemm_64_      SciPy: cython_blas.__pyx_capi__["dgemm"]
 """
@@ -21,15 +22,19 @@ from numpy.linalg import _umath_linalg
 
 from fjit.core import dtypes
 
-_NAMES: Final[dict[np.dtype[Any], str]] = {dtypes.F32: "sgemm", dtypes.F64: "dgemm"}
+_LETTERS: Final[dict[np.dtype[Any], str]] = {dtypes.F32: "s", dtypes.F64: "d"}
 _EXPORTED: Final = "scipy.linalg.cython_blas"
 
 
 class Blas(NamedTuple):
-    """Whose it is, and addresses; those about threads are 0 where it has no such function."""
+    """Whose it is, and addresses; those about threads are 0 where it has no such function.
+
+    `gemm` multiplies matrices, `gemv` a matrix with a vector.
+    """
 
     owner: str
     gemm: dict[np.dtype[Any], int]
+    gemv: dict[np.dtype[Any], int]
     get_threads: int
     set_threads: int
 
@@ -47,8 +52,11 @@ def numpys() -> Blas | None:
     """
     try:
         library = ctypes.CDLL(str(_umath_linalg.__file__))
-        gemm = {d: _address(getattr(library, f"scipy_{name}_64_")) for d, name in _NAMES.items()}
-        return Blas("NumPy", gemm, *_threads(library, "64_"))
+        gemm, gemv = (
+            {d: _address(getattr(library, f"scipy_{s}{name}_64_")) for d, s in _LETTERS.items()}
+            for name in ("gemm", "gemv")
+        )
+        return Blas("NumPy", gemm, gemv, *_threads(library, "64_"))
     except (AttributeError, OSError):
         return None
 
@@ -57,8 +65,12 @@ def scipys() -> Blas | None:
     """What SciPy links with, whatever that is; importing it takes 0.15 s."""
     try:
         module = importlib.import_module(_EXPORTED)
-        gemm = {dtype: _pointer(module.__pyx_capi__[name]) for dtype, name in _NAMES.items()}
-        return Blas("SciPy", gemm, *_threads(ctypes.CDLL(str(module.__file__)), ""))
+        exported = module.__pyx_capi__
+        gemm, gemv = (
+            {d: _pointer(exported[s + name]) for d, s in _LETTERS.items()}
+            for name in ("gemm", "gemv")
+        )
+        return Blas("SciPy", gemm, gemv, *_threads(ctypes.CDLL(str(module.__file__)), ""))
     except (ImportError, AttributeError, KeyError, OSError):
         return None
 

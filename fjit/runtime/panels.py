@@ -64,6 +64,8 @@ def _made() -> Module:
     words = {
         "fjit_sgemm": library.gemm[dtypes.F32],
         "fjit_dgemm": library.gemm[dtypes.F64],
+        "fjit_sgemv": library.gemv[dtypes.F32],
+        "fjit_dgemv": library.gemv[dtypes.F64],
         "fjit_blas_get": library.get_threads,
         "fjit_blas_set": library.set_threads,
     }

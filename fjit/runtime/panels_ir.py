@@ -35,6 +35,8 @@ FLOAT32, FLOAT64, KERNEL = 0, 1, 2
 PANELS: Final = """
 @fjit_sgemm = global ptr null
 @fjit_dgemm = global ptr null
+@fjit_sgemv = global ptr null
+@fjit_dgemv = global ptr null
 @fjit_blas_get = global ptr null               ; i32 (), or null
 @fjit_blas_set = global ptr null               ; void (i32), or null
 @fjit_blas_inside = global i64 0               ; products under way
@@ -244,11 +246,27 @@ entry:
   store i64 %rows, ptr %n
   store i64 %terms, ptr %k
   %is.double = icmp eq i64 %kind, 1
+  %one = select i1 %is.double, ptr @one.64, ptr @one.32
+  %zero = select i1 %is.double, ptr @zero.64, ptr @zero.32
+  %vector = icmp eq i64 %columns.all, 1
+  br i1 %vector, label %column.only, label %matrices
+column.only:                                   ; the leading dimensions of columns are their steps
+  %sgemv = load ptr, ptr @fjit_sgemv
+  %dgemv = load ptr, ptr @fjit_dgemv
+  %gemv = select i1 %is.double, ptr %dgemv, ptr %sgemv
+  %as.rows = call i64 @word(ptr %a.it, i64 6)
+  %turned = icmp ne i64 %as.rows, 0
+  %letter = select i1 %turned, i8 78, i8 84    ; N or T
+  store i8 %letter, ptr %ta
+  %high = select i1 %turned, ptr %n, ptr %k
+  %wide = select i1 %turned, ptr %k, ptr %n
+  call void %gemv(ptr %ta, ptr %high, ptr %wide, ptr %one, ptr %a, ptr %lda, ptr %b, ptr %ldb,
+                  ptr %zero, ptr %c, ptr %ldc)
+  ret void
+matrices:
   %single = load ptr, ptr @fjit_sgemm
   %double = load ptr, ptr @fjit_dgemm
   %gemm = select i1 %is.double, ptr %double, ptr %single
-  %one = select i1 %is.double, ptr @one.64, ptr @one.32
-  %zero = select i1 %is.double, ptr @zero.64, ptr @zero.32
   call void %gemm(ptr %tb, ptr %ta, ptr %m, ptr %n, ptr %k, ptr %one, ptr %b, ptr %ldb, ptr %a,
                   ptr %lda, ptr %zero, ptr %c, ptr %ldc)
   ret void

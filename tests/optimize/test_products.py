@@ -16,8 +16,8 @@ LOOPS = {  # products that are loops of the kernel, whatever the dtype
     "stack": ((2, 5, 8), (2, 8, 6)), "broadcast": ((2, 1, 4, 8), (3, 8, 5)), "dot": ((5,), (5,)),
     "matrix-vector": ((20, 5), (5,)), "vector-matrix": ((5,), (5, 20)),
     "one term": ((3, 1), (1, 3)), "long dot": ((100,), (100,)), "no terms": ((3, 0), (0, 2)),
-    "long columns": ((17, 60), (60,)), "long rows": ((60,), (60, 17)),
-    "stacked vectors": ((3, 7, 40), (40,)), "no rows": ((0, 9), (9, 2)),
+    "long rows": ((60,), (60, 17)), "few long columns": ((3, 5000), (5000,)),
+    "no rows": ((0, 9), (9, 2)),
     "one": ((1, 1), (1, 1)), "sixteen": ((9, 16), (16, 9)), "no stack": ((0, 3, 4), (4, 5)),
 }  # fmt: skip
 
@@ -45,6 +45,24 @@ def test_what_no_library_multiplies_is_a_loop_of_any_size(dtype: str) -> None:
     a, b = operands(((2, 20, 40), (40, 30)), dtype)
     assert left_over(np.matmul, a, b) == []
     check(np.matmul, a, b)
+
+
+COLUMNS = {
+    "columns": ((17, 60), (60,)), "stacked": ((3, 7, 40), (40,)), "tall": ((700, 600), (600,)),
+    "matrix": ((30, 50), (50, 1)), "stacks": ((4, 20, 30), (4, 30, 1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i4"])
+@pytest.mark.parametrize("name", COLUMNS)
+def test_rows_in_memory_times_a_vector(name: str, dtype: str) -> None:
+    a, b = operands(COLUMNS[name], dtype)
+    assert left_over(np.matmul, a, b) == ["matmul"] * (dtype[0] == "f" and dtype != "f2")
+    check(np.matmul, a, b)
+    check(lambda x, y: (x[..., ::-1] @ y, np.exp(-np.abs(x @ y[::-1]))), a, b)
+    turned = np.ascontiguousarray(a.swapaxes(-1, -2))
+    check(lambda x, y: x.swapaxes(-1, -2) @ y + 1, turned, b)
+    assert left_over(lambda x, y: np.tanh(x) @ y, a, b) == []
 
 
 @pytest.mark.parametrize("dtype", ["f8", "f4"])
