@@ -24,8 +24,9 @@ from fjit.optimize.drafts import root_reads
 from fjit.optimize.frames import Frame, frame_of, is_frame
 from fjit.optimize.schedule import Placed, Schedule
 
-PANEL_BYTES: Final = 1 << 20
-"""Bytes of operand and result rows that a panel may have: the second-level cache of a core."""
+PANEL_BYTES: Final = 1 << 19
+"""Bytes of operand and result rows that a panel may have: half the second-level cache of a core,
+since the kernel behind it may make as many again."""
 HEIGHTS: Final = ((1 << 20, 512), (1 << 18, 256), (1 << 16, 128), (0, 64))
 """Least rows of a panel, by the elements of the right operand, which each panel packs again.
 
@@ -33,7 +34,7 @@ Against one call: 64 rows take 12 to 27 % longer, 128 rows 5 to 10, 256 rows 1 t
 """
 MOST_HEIGHT: Final = 512
 MANY: Final = 8
-"""Panels that the rows are cut into if they are long enough."""
+"""Panels that a stack is cut into if its matrices are high enough."""
 WORTH_CUTTING: Final = 1 << 18
 """Multiplications, some 5 to 10 us of them, below which one panel more costs more than it gives."""
 FEW, WIDE, WIDTH = 4, 1024, 512
@@ -60,8 +61,8 @@ def cut_of(product: Eqn) -> Cut:
     stack, m, n = prod(shape[:-2]), shape[-2], shape[-1]
     least = next(height for size, height in HEIGHTS if k * n >= size)
     fitting = PANEL_BYTES // ((k + n) * product.output.aval.dtype.itemsize) // 32 * 32
-    many = MANY if m * k * n >= WORTH_CUTTING else 1
-    height = max(least, min(fitting, MOST_HEIGHT, -(-m // many)))
+    many = MANY // max(stack, 1) if m * k * n >= WORTH_CUTTING else 1
+    height = max(least, min(fitting, MOST_HEIGHT, -(-m // max(many, 1))))
     down = max(-(-m // height), 1)
     height = -(-m // down)
     across = -(-n // WIDTH) if stack * down < FEW and n >= WIDE else 1

@@ -7,8 +7,9 @@ and one of a vector, or of a dtype that no BLAS has, a broadcast product and a r
     becomes
     d = slice a (9,1); e = slice b (1,5); f = mul d e; ...; c = add f g
 
-Invariant: what a program writes out depends on its shapes and dtypes alone; what is left are
-products of float32 and float64 matrices, which the library multiplies.
+Invariant: what a program writes out depends on its text alone, shapes and dtypes included; what is
+left are products of float32 and float64 that the library multiplies: matrices, and rows of an input
+with a vector.
 """
 
 from __future__ import annotations
