@@ -34,8 +34,11 @@ from fjit.lower.assembly import Assembly, Kernel, assembled
 from fjit.lower.build import Memory
 from fjit.lower.nest import Nest
 from fjit.optimize.clean import own_outputs, with_inputs
+from fjit.optimize.frames import framed
 from fjit.optimize.pipeline import optimize
 from fjit.optimize.plan import Plan, plan
+from fjit.optimize.products import written_out
+from fjit.runtime.panels import usable
 
 MAX_KINDS: Final = 32
 """Kinds of traces of one function that are remembered; those used least recently go."""
@@ -70,7 +73,7 @@ class Stages(NamedTuple):
 
 def planned(traced: Traced, memory: Sequence[Memory], policy: Policy) -> tuple[Program, Plan]:
     """The optimized program and its plan."""
-    program = own_outputs(optimize(traced.program, policy.fastmath))
+    program = written_out(own_outputs(optimize(traced.program, policy.fastmath)))
     strides = {
         var: tuple(s // var.aval.dtype.itemsize for s in place.strides)
         for var, place in zip(program.inputs, memory, strict=True)
@@ -86,7 +89,21 @@ def planned(traced: Traced, memory: Sequence[Memory], policy: Policy) -> tuple[P
         steps = [-abs(s) for s in memory[position].strides]
         if isinstance(atom, Var):
             orders.setdefault(atom, tuple(sorted(range(len(steps)), key=steps.__getitem__)))
+    if _calls_library(program) and usable():
+        places = zip(program.inputs, memory, strict=True)
+        readable = {var for var, place in places if _is_readable(var, place)}
+        program, orders = framed(program, strides, orders, readable)
     return program, plan(program, strides, orders, policy.fusion)
+
+
+def _calls_library(program: Program) -> bool:
+    return any(eqn.primitive is p.matmul for eqn in program.eqns)
+
+
+def _is_readable(var: Var, place: Memory) -> bool:
+    """Whether a library can read an array's elements where they are."""
+    whole = all(s % var.aval.dtype.itemsize == 0 for s in place.strides)
+    return whole and not place.swapped and not place.scalar
 
 
 class Constant(NamedTuple):
@@ -155,7 +172,8 @@ class Forms:
 
     def stages(self, traced: Traced, memory: Sequence[Memory], policy: Policy) -> Stages:
         """The assembly of a trace."""
-        if callable(policy.fusion):  # it would see recorded numbers
+        # a function would see recorded numbers, and panels hold none
+        if callable(policy.fusion) or _calls_library(traced.program):
             return _afresh(traced, memory, policy)
         sizes = _Sizes(traced.program)
         key = (*sizes.kind(traced, memory), policy)

@@ -161,9 +161,14 @@ def transpose_add(x: Any, y: Any) -> Any:
     return x.T * 2 + y
 
 
-@case((10, 16), (16, 12), (12,))
+@case((20, 30), (30, 48), (48,))
 def matmul_relu(x: Any, weight: Any, bias: Any) -> Any:
     return np.maximum(x @ weight + bias, 0)
+
+
+@case((30, 3), (3, 3), (3,))
+def turn_points(points: Any, turn: Any, shift: Any) -> Any:
+    return np.sqrt(np.abs(points @ turn + shift))
 
 
 @case((1000,), -1.0, 1.0, rtol=0)

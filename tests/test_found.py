@@ -67,6 +67,13 @@ def scan_beside_a_total(a: Any) -> Any:
     return np.cumsum(a, axis=0), a.sum()
 
 
+def scan_written_into_a_part(a: Any) -> Any:
+    """The scan is read under a guard, in a later loop over its row."""
+    out = np.full(a.shape, 3.0)
+    out[1:] = (np.cumsum(a, axis=0) * np.any(a))[1:]
+    return out, np.pad(np.cumsum(a, axis=0) - a.max(), 1)
+
+
 def turned_mask(b: Any) -> Any:
     wide = np.broadcast_to(b, (2, 1, 3))
     return ~((wide + wide) > 2).transpose(1, 2, 0)
@@ -129,6 +136,8 @@ FOUND: dict[str, tuple[Any, ...]] = {
         scan_beside_a_total,
         np.asfortranarray(np.random.default_rng(0).normal(size=(40, 37))),
     ),
+    "scan under a guard": (scan_written_into_a_part, np.arange(33)[:, None]),
+    "row of a scan under a guard": (scan_written_into_a_part, np.arange(33)),
     "order of a turned mask": (turned_mask, np.arange(3, dtype="u4")[None]),
     "first of equals, columns first": (first_of_equals, np.asfortranarray(TIES)),
     "first of equals, turned": (first_of_equals, TIES.transpose(2, 0, 3, 1).astype("f4")),

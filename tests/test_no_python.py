@@ -17,7 +17,6 @@ PACKAGE = Path(fjit.__file__).parent
 CORPUS_FILE = str(Path(__file__).parent / "corpus.py")
 OUT_OF_BOUNDS = ("core/interpreter.py", "core/trace.py", "frontend/tracer.py", "frontend/numpy/",
                  "optimize/", "lower/", "backend/")  # fmt: skip
-LIBRARY = ("matmul-relu",)
 NESTED = ("distances",)  # results in containers other than a tuple
 JOINING = 4  # Python functions that put them there
 
@@ -66,7 +65,7 @@ def test_a_warm_call_runs_no_python_of_the_user(name: str) -> None:
     assert ran == []
 
 
-@pytest.mark.parametrize("name", [name for name in CORPUS if name not in LIBRARY])
+@pytest.mark.parametrize("name", CORPUS)
 def test_the_number_of_python_calls_does_not_grow_with_the_program(name: str) -> None:
     """A warm call of a one-kernel program runs none, where a record describes it, or a handful."""
     case = CORPUS[name]

@@ -39,7 +39,7 @@ from fjit.lower.nest import (
 )
 from fjit.lower.packing import Packing
 from fjit.lower.segments import cuts
-from fjit.lower.tasks import chunks_of
+from fjit.lower.tasks import Chunks, chunks_of
 from fjit.lower.tiles import MOST_TILED, TILE_COLUMNS, TILE_ROWS, crosses
 from fjit.optimize import chunks, demand
 from fjit.optimize import index as ix
@@ -63,12 +63,15 @@ class Assembler:
         memory: dict[Var, Memory],
         outputs: dict[Var, Memory],
         streams: bool = False,
+        *,
+        by_rows: bool = False,
     ) -> None:
         self.env = env
-        self.streams = streams
+        self.streams = streams and not by_rows  # panels stay in cache
+        self.by_rows = by_rows  # tasks are rows, for panels of them
         self.memory = memory
         self.outputs = outputs
-        plan = collapsed(env, plan, memory, outputs)
+        plan = plan if by_rows else collapsed(env, plan, memory, outputs)
         self.plan, self.checks = counted(plan)
         self.writer = Writer(env, memory, program.inputs)
         self.out = {
@@ -84,7 +87,7 @@ class Assembler:
         self.quits = bool(self.plan.placed) and quitting.may_quit(self.plan)
         self.flag: int | None = None
         self.looking = False
-        cut = chunks_of(self.plan, inner, quits=self.quits)
+        cut = Chunks(None) if by_rows else chunks_of(self.plan, inner, quits=self.quits)
         self.chunk_axis, self.chunk_count, self.chunk_length = cut
         self.blocks = Blocks(self.writer)
         self.columns = Columns(self.writer, inner)
@@ -99,7 +102,8 @@ class Assembler:
 
     def build(self) -> Nest:
         """The nest of the kernel."""
-        tiled = self.chunk_axis is None and crosses(self.env, self.plan, self.memory)
+        tiled = not self.by_rows and self.chunk_axis is None
+        tiled = tiled and crosses(self.env, self.plan, self.memory)
         phases = []
         if self.quits and self.chunk_axis is not None:
             self.flag = self.writer.buffer("shared", I64, nbytes=order.aligned(I64.itemsize))

@@ -16,6 +16,7 @@ from fjit.lower.assemble import Assembler
 from fjit.lower.build import Memory
 from fjit.lower.nest import Nest
 from fjit.optimize import cost
+from fjit.optimize.panels import Panels
 from fjit.optimize.plan import KernelPlan, Plan
 
 
@@ -29,11 +30,12 @@ class Kernel(NamedTuple):
 
 
 class Assembly(NamedTuple):
-    """A fused program, its kernels, and the memory of all that it stores."""
+    """A fused program, its kernels, the memory of all that it stores, and products in panels."""
 
     program: Program
     kernels: tuple[Kernel, ...]
     memory: dict[Var, Memory]
+    panels: tuple[Panels, ...] = ()
 
 
 def build_nest(
@@ -48,7 +50,9 @@ def build_nest(
     outputs = {v: memory[v] for v in kernel.eqn.outputs}
     moved = sum(v.aval.nbytes for v in (*program.inputs, *kernel.eqn.outputs))
     streams = cost.outgrows(moved, cache_bytes)
-    assembler = Assembler(kernel.env, program, kernel.schedule, dict(memory), outputs, streams)
+    assembler = Assembler(
+        kernel.env, program, kernel.schedule, dict(memory), outputs, streams, by_rows=kernel.by_rows
+    )
     nest = assembler.build()
     return nest, tuple(assembler.writer.cells)
 
@@ -56,10 +60,8 @@ def build_nest(
 def memory_of(plan: Plan, inputs: Sequence[Memory]) -> dict[Var, Memory]:
     """Where each input and each value that a kernel or a call makes lives."""
     memory = dict(zip(plan.program.inputs, inputs, strict=True))
-    for eqn in plan.program.eqns:
-        for var in eqn.outputs:
-            size = var.aval.dtype.itemsize
-            memory[var] = Memory(tuple(s * size for s in plan.layouts[var]))
+    for var, strides in plan.layouts.items():
+        memory[var] = Memory(tuple(s * var.aval.dtype.itemsize for s in strides))
     return memory
 
 
@@ -70,4 +72,4 @@ def assembled(plan: Plan, inputs: Sequence[Memory], cache_bytes: int) -> Assembl
     for kernel in plan.kernels:
         nest, cells = build_nest(kernel, memory, cache_bytes)
         kernels.append(Kernel(kernel.eqn, nest, str(nest), cells))
-    return Assembly(plan.program, tuple(kernels), memory)
+    return Assembly(plan.program, tuple(kernels), memory, plan.panels)

@@ -219,7 +219,7 @@ class Writer:
             const += index.const * stride
             for term, coef in index.terms:
                 totals[term] = totals.get(term, 0) + coef * stride
-        const += _merge_splits(totals)
+        const += ix.merge_splits(totals)
         terms: list[tuple[str, Slot | int]] = []
         for number, (term, total) in enumerate(totals.items()):
             if total == 0:
@@ -453,20 +453,3 @@ def _along(address: Linear, along: set[Axis]) -> tuple[Slot | int, ...] | None:
 
 def _safe(options: tuple[tuple[Guard, demand.Read], ...]) -> bool:
     return all(demand.in_bounds(read) for _, read in options[1:])
-
-
-def _merge_splits(totals: dict[ix.Term, int]) -> int:
-    """(x div n) * n*k + (x mod n) * k = x * k, of whose constant part the value is given."""
-    const = 0
-    for term in list(totals):
-        if not isinstance(term, ix.Div):
-            continue
-        rest = ix.Mod(term.inner, term.by)
-        step = totals.get(rest)
-        if step is None or totals[term] != step * term.by:
-            continue
-        const += term.inner.const * step
-        del totals[term], totals[rest]
-        for inner, coef in term.inner.terms:
-            totals[inner] = totals.get(inner, 0) + coef * step
-    return const

@@ -23,6 +23,7 @@ def in_place(assembly: Assembly, writes: Sequence[tuple[int, int]]) -> dict[Var,
     found: dict[Var, Var] = {}
     program = assembly.program
     is_pure = len(assembly.kernels) == len(program.eqns)  # library calls may raise errors as well
+    is_pure = is_pure and not assembly.panels
     if not writes or not is_pure or any(_may_fail(kernel.nest) for kernel in assembly.kernels):
         return found
     for position, number in writes:

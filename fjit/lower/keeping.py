@@ -28,8 +28,8 @@ def keep_row(
         return
     later = [q for q in plan.placed if q.stage > stage and q.level == "inner"]
     roots = [r for q in later for r in root_reads(q.root, q.at, q.guard)]
-    leaves, again = demand.walk(env, roots, unguarded=True)
-    read = {leaf.var for leaf in leaves}
+    again = demand.walk(env, roots, unguarded=True)[1]
+    read = {leaf.var for leaf in demand.walk(env, roots)[0]}
     for q in here:
         if q.cls == "scan" and q.root.var in read:
             _keep(writer, inner, q.root.var, q.at, writer.memo[(q.root.var, q.at, None)])

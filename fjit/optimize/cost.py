@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from fjit.core.ir import Aval, Eqn
 
 FLOPS: Final[dict[str, int]] = {
@@ -28,6 +30,8 @@ STREAM_NS_PER_BYTE: Final = 0.032
 CACHE_NS_PER_BYTE: Final = 0.02
 """Copy bandwidth within the last-level cache, 50 GB/s."""
 CACHE_BYTES: Final = 16 << 20
+PRODUCT_NS: Final = {4: 0.016, 8: 0.033}
+"""A multiplication and addition in a large matrix product on one core, by bytes of an element."""
 LAUNCH_NS: Final = 100.0
 FORK_JOIN_NS: Final = 8000.0
 SERIAL_NS: Final = 20000.0
@@ -57,6 +61,11 @@ def is_heavy(eqn: Eqn) -> bool:
 def is_elementary(eqn: Eqn) -> bool:
     """Whether an element takes an elementary function's time."""
     return flops(eqn) >= FLOPS["exp"]
+
+
+def product_ns(dtype: np.dtype) -> float:
+    """Nanoseconds of a multiplication and addition of a matrix product through BLAS."""
+    return PRODUCT_NS[dtype.itemsize]
 
 
 def worth_storing(operations: float, times: float, aval: Aval) -> bool:

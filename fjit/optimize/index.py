@@ -164,6 +164,23 @@ def remainder(index: Index, by: int) -> Index:
     return parts[1] if parts else of(Mod(index, by))
 
 
+def merge_splits(totals: dict[Term, int]) -> int:
+    """(x div n) * n*k + (x mod n) * k = x * k, of whose constant part the value is given."""
+    const = 0
+    for term in list(totals):
+        if not isinstance(term, Div):
+            continue
+        rest = Mod(term.inner, term.by)
+        step = totals.get(rest)
+        if step is None or totals[term] != step * term.by:
+            continue
+        const += term.inner.const * step
+        del totals[term], totals[rest]
+        for inner, coef in term.inner.terms:
+            totals[inner] = totals.get(inner, 0) + coef * step
+    return const
+
+
 def inside(index: Index, low: int, high: int) -> Inside:
     """The condition low <= index < high; for x div n it is one on x, which needs no division."""
     if len(index.terms) == 1:

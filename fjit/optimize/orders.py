@@ -43,6 +43,7 @@ class Orders:
         results: Mapping[Var, tuple[int, ...]],
     ) -> None:
         self.producers = producers
+        self.inputs = inputs
         self.results = results
         self._layouts: dict[Var, Strides] = dict(inputs)
         self._rows: dict[Var, tuple[Strides, ...]] = {}

@@ -15,16 +15,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from fjit.core import primitives as p
 from fjit.core.ir import Atom, Eqn, Literal, Program, Var
 from fjit.core.show import show
 from fjit.optimize import demand, store
 from fjit.optimize.drafts import Refusal, Root, root_reads
+from fjit.optimize.groups import Graph, Group
 from fjit.optimize.index import Holds
 from fjit.optimize.orders import Orders
+from fjit.optimize.panels import Kernels, Panels, joined
 from fjit.optimize.schedule import Schedule, schedule
 
 MOST_ROUNDS = 6
@@ -50,16 +52,29 @@ class KernelPlan:
     eqn: Eqn
     schedule: Schedule
     env: dict[Var, Eqn]
+    by_rows: bool = False  # part of panels, whose tasks are rows
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The fused program, its kernels by equation, and the decisions."""
+    """The fused program, its kernels by equation, the decisions, and products in panels."""
 
     program: Program
     kernels: tuple[KernelPlan, ...]
     decisions: tuple[Decision, ...]
     layouts: dict[Var, tuple[int, ...]]
+    panels: tuple[Panels, ...] = ()
+
+    @property
+    def steps(self) -> tuple[Eqn, ...]:
+        """The equations in the order in which they run, those of panels one by one."""
+        inside = {panels.eqn: panels.stages for panels in self.panels}
+        return tuple(e for eqn in self.program.eqns for e in inside.get(eqn, (eqn,)))
+
+    @property
+    def private(self) -> set[Var]:
+        """Values that exist one panel at a time."""
+        return {var for panels in self.panels for var in panels.private}
 
     def __str__(self) -> str:
         lines = [show(self.program)]
@@ -71,74 +86,6 @@ class Plan:
 
 Choose = Callable[[Any], bool]
 """A user's fusion function: from a candidate Decision to whether to take it."""
-
-
-class _Group(NamedTuple):
-    """Roots that share a kernel, and their schedule."""
-
-    roots: tuple[Root, ...]
-    schedule: Schedule
-
-
-Pair = tuple[_Group, _Group]
-
-
-class _Graph:
-    """Groups with who makes and who reads each value, kept up to date as groups merge."""
-
-    def __init__(self, groups: list[_Group], reads: Callable[[_Group], dict[Var, None]]) -> None:
-        self.reads = reads
-        self.members: dict[tuple[Root, ...], _Group] = {}
-        self.makers: dict[Var, _Group] = {}
-        self.readers: dict[Var, list[_Group]] = {}
-        for group in groups:
-            self._add(group)
-
-    @property
-    def groups(self) -> list[_Group]:
-        """The groups there are now."""
-        return list(self.members.values())
-
-    def alive(self, group: _Group) -> bool:
-        """Whether a group has not been merged into another one."""
-        return group.roots in self.members
-
-    def _add(self, group: _Group) -> None:
-        self.members[group.roots] = group
-        for root in group.roots:
-            self.makers[root.var] = group
-        for var in self.reads(group):
-            self.readers.setdefault(var, []).append(group)
-
-    def replace(self, a: _Group, b: _Group, merged: _Group) -> None:
-        """Put a merged group in the place of two."""
-        for group in (a, b):
-            del self.members[group.roots]
-            for var in self.reads(group):
-                self.readers[var].remove(group)
-        self._add(merged)
-
-    def flows(self, group: _Group) -> list[Pair]:
-        """Pairs of a producer and a consumer that `group` is part of."""
-        pairs: dict[tuple[int, int], Pair] = {}
-        for root in group.roots:
-            for reader in self.readers.get(root.var, ()):
-                if reader is not group:
-                    pairs.setdefault((id(group), id(reader)), (group, reader))
-        for var in self.reads(group):
-            maker = self.makers.get(var)
-            if maker is not None and maker is not group:
-                pairs.setdefault((id(maker), id(group)), (maker, group))
-        return list(pairs.values())
-
-    def siblings(self, group: _Group) -> list[Pair]:
-        """Pairs that read a value together, in order of the program."""
-        pairs: dict[int, Pair] = {}
-        for var in self.reads(group):
-            for reader in self.readers[var]:
-                if reader is not group:
-                    pairs.setdefault(id(reader), (group, reader))
-        return list(pairs.values())
 
 
 class Planner:
@@ -208,7 +155,7 @@ class Planner:
         self._read_cache: dict[tuple[Root, ...], dict[Var, None]] = {}
         self.env = store.inline_env(self.producers, self.stored)
 
-    def _store_crossing(self, groups: list[_Group]) -> bool:
+    def _store_crossing(self, groups: list[Group]) -> bool:
         """Store reductions and scans that other kernels read; True if any was found."""
         found = False
         for group in groups:
@@ -223,7 +170,7 @@ class Planner:
         self._refresh()
         return found
 
-    def _store_shared(self, groups: list[_Group]) -> bool:
+    def _store_shared(self, groups: list[Group]) -> bool:
         """Store heavy values that several kernels would compute; True if any was found."""
         users: dict[Var, int] = {}
         for group in groups:
@@ -234,7 +181,7 @@ class Planner:
         self._refresh()
         return bool(found)
 
-    def env_of(self, group: _Group) -> dict[Var, Eqn]:
+    def env_of(self, group: Group) -> dict[Var, Eqn]:
         """Producers that a group may compute in place: unstored values and its own stores."""
         env = dict(self.env)
         for root in group.roots:
@@ -264,21 +211,21 @@ class Planner:
                 order.append(Root(var, None))
         return order
 
-    def _groups(self) -> list[_Group]:
+    def _groups(self) -> list[Group]:
         """Greedy merging of roots along data flow, then of siblings that share inputs."""
         self.decisions = list(self.kept)
-        groups: list[_Group] = []
+        groups: list[Group] = []
         for root in self._roots():
             if root.eqn is None and self.producers[root.var].primitive.family not in store.INLINE:
                 home = next(g for g in groups if any(r.var is root.var for r in g.roots))
                 merged = self._try((*home.roots, root))
                 assert isinstance(merged, Schedule), f"{merged}"
-                groups[groups.index(home)] = _Group((*home.roots, root), merged)
+                groups[groups.index(home)] = Group((*home.roots, root), merged)
                 continue
             single = self._try((root,))
             if isinstance(single, Refusal):
                 raise AssertionError(f"a single root cannot be scheduled: {single.reason}")
-            groups.append(_Group((root,), single))
+            groups.append(Group((root,), single))
         return self._merge(groups)
 
     def _try(self, roots: tuple[Root, ...]) -> Schedule | Refusal:
@@ -288,12 +235,12 @@ class Planner:
                 env[root.var] = self.producers[root.var]
         return schedule(env, roots, self.orders)
 
-    def _merge(self, groups: list[_Group]) -> list[_Group]:
+    def _merge(self, groups: list[Group]) -> list[Group]:
         """Merge along data flow first, then groups that read the same values."""
         if self.fusion == "none":
             return groups
         self.refused = {}
-        graph = _Graph(groups, self._reads)
+        graph = Graph(groups, self._reads)
         queue = deque(pair for group in groups for pair in graph.flows(group))
         later = deque(pair for group in groups for pair in graph.siblings(group))
         while queue or later:
@@ -316,21 +263,21 @@ class Planner:
                     self.decisions.append(Decision(names, False, refusal.reason))
         return groups
 
-    def _reads(self, group: _Group) -> dict[Var, None]:
+    def _reads(self, group: Group) -> dict[Var, None]:
         """Values that a group reads from memory or from its own reductions."""
         known = self._read_cache.get(group.roots)
         if known is None:
             known = self._read_cache[group.roots] = self._find_reads(group)
         return known
 
-    def _find_reads(self, group: _Group) -> dict[Var, None]:
+    def _find_reads(self, group: Group) -> dict[Var, None]:
         found: dict[Var, None] = {}
         for placed in group.schedule.placed:
             reads = root_reads(placed.root, placed.at, placed.guard)
             found.update((leaf.var, None) for leaf in demand.walk(self.env_of(group), reads)[0])
         return found
 
-    def _merged(self, graph: _Graph, a: _Group, b: _Group) -> _Group | Refusal:
+    def _merged(self, graph: Graph, a: Group, b: Group) -> Group | Refusal:
         names = (self._name(a), self._name(b))
         if self._cycle(graph, a, b):
             return Refusal("a value in between would depend on the merged kernel")
@@ -338,7 +285,7 @@ class Planner:
         result = self._try(roots)
         if isinstance(result, Refusal):
             return result
-        group = _Group(roots, result)
+        group = Group(roots, result)
         computed = _computed(self.env_of(group), group)
         if any(len(computed.get(v, ())) > 1 for v in self.costly):
             return Refusal("a value is read at several places, where computing it again costs more")
@@ -356,15 +303,15 @@ class Planner:
     def _place(self, root: Root) -> tuple[int, int]:
         return self.rank[self.producers[root.var]], root.eqn is None
 
-    def _saved(self, a: _Group, b: _Group) -> float:
+    def _saved(self, a: Group, b: Group) -> float:
         shared = self._reads(a).keys() & self._reads(b).keys()
         shared |= {r.var for r in a.roots} & self._reads(b).keys()
         return 1.0 * sum(v.aval.nbytes for v in shared)
 
-    def _name(self, group: _Group) -> str:
+    def _name(self, group: Group) -> str:
         return "+".join(_describe(self.producers[r.var]) for r in group.roots)
 
-    def _cycle(self, graph: _Graph, a: _Group, b: _Group) -> bool:
+    def _cycle(self, graph: Graph, a: Group, b: Group) -> bool:
         """Whether a path from one group to the other leaves the pair."""
         pair = {r.var for r in a.roots} | {r.var for r in b.roots}
         for start, goal in ((a, b), (b, a)):
@@ -381,7 +328,7 @@ class Planner:
                 stack.extend(self._after(graph, var, start, goal))
         return False
 
-    def _after(self, graph: _Graph, var: Var, start: _Group, goal: _Group) -> list[Var]:
+    def _after(self, graph: Graph, var: Var, start: Group, goal: Group) -> list[Var]:
         """Values made by groups and calls that read `var`, the pair itself left out."""
         found: list[Var] = []
         for group in graph.readers.get(var, ()):
@@ -392,12 +339,11 @@ class Planner:
         return found
 
     # ---- the fused program ----------------------------------------------------------------
-    def _assemble(self, groups: list[_Group]) -> Plan:
+    def _assemble(self, groups: list[Group]) -> Plan:
         kernels: list[KernelPlan] = []
         for group in groups:
             kernels.append(self._kernel(group))
-        calls = [e for e in self.program.eqns
-                 if e.primitive.family in ("library", "scatter", "barrier")]  # fmt: skip
+        calls = [e for e in self.program.eqns if e.primitive.family in store.CALLS]
         expands = [e for v in self.stored if self._is_call(e := self.producers[v])
                    and e.primitive is p.expand]  # fmt: skip
         eqns = _sorted([k.eqn for k in kernels] + calls + expands, self.program.inputs)
@@ -405,9 +351,31 @@ class Planner:
         layouts = {v: self.orders.layout(v) for e in eqns for v in e.outputs}
         order = {e: k for k, e in enumerate(eqns)}
         kernels.sort(key=lambda k: order[k.eqn])
-        return Plan(program, tuple(kernels), tuple(self.decisions), layouts)
+        return self._joined(Plan(program, tuple(kernels), tuple(self.decisions), layouts))
 
-    def _inside(self, group: _Group) -> dict[Var, None]:
+    def _joined(self, plan: Plan) -> Plan:
+        """The plan with matrix products in panels, where it has any."""
+        known = Kernels({k.eqn: (k.schedule, k.env) for k in plan.kernels}, plan.layouts,
+                        self._agrees)  # fmt: skip
+        inputs = {v: self.orders.layout(v) for v in self.program.inputs}
+        joint = joined(plan.program, known, inputs)
+        if not joint.panels:
+            return plan
+        inside = {e for panels in joint.panels for e in panels.stages}
+        program = Program(plan.program.inputs, joint.eqns, plan.program.outputs)
+        told = [Decision(*d) for d in joint.decisions] if self.fusion != "none" else []
+        kernels = tuple(replace(k, by_rows=k.eqn in inside) for k in plan.kernels)
+        after = Plan(program, kernels, (*plan.decisions, *told), plan.layouts, joint.panels)
+        order = {eqn: k for k, eqn in enumerate(after.steps)}
+        return replace(after, kernels=tuple(sorted(kernels, key=lambda k: order[k.eqn])))
+
+    def _agrees(self, pair: tuple[str, str], numbers: dict[str, float]) -> bool:
+        """Whether the caller lets a product and a kernel share panels."""
+        if callable(self.fusion):
+            return self.fusion(Decision(pair, True, "on panels of rows", numbers))
+        return self.fusion != "none"
+
+    def _inside(self, group: Group) -> dict[Var, None]:
         """Values made in a group's kernel: computed ones, its own roots, and what they name.
 
         An operand that no element of a result needs is named all the same.
@@ -425,7 +393,7 @@ class Planner:
                     stack.append(atom)
         return inside
 
-    def _kernel(self, group: _Group) -> KernelPlan:
+    def _kernel(self, group: Group) -> KernelPlan:
         env = self.env_of(group)
         inside = self._inside(group)
         eqns = tuple(sorted((self.producers[v] for v in inside), key=lambda e: self.rank[e]))
@@ -441,7 +409,7 @@ class Planner:
         return KernelPlan(eqn, group.schedule, {v: e for v, e in env.items() if v in inside})
 
 
-def _computed(env: dict[Var, Eqn], group: _Group) -> dict[Var, demand.Places]:
+def _computed(env: dict[Var, Eqn], group: Group) -> dict[Var, demand.Places]:
     reads = [r for q in group.schedule.placed for r in root_reads(q.root, q.at, q.guard)]
     return demand.walk(env, reads)[1]
 

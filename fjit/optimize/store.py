@@ -18,7 +18,7 @@ from fjit.optimize import index as ix
 from fjit.optimize.index import Axis, Indices
 
 INLINE = ("elementwise", "view", "filter")
-CALLS = ("library", "scatter", "barrier")
+CALLS = ("library", "scatter", "barrier", "kernel")
 STRIDED = frozenset((p.broadcast, p.transpose, p.reshape, p.slice_, p.diagonal))
 """Views that NumPy makes without copying."""
 OUT_OF_STEP = frozenset(

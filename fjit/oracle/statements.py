@@ -361,19 +361,35 @@ def loop(w: Writer) -> bool:
 
 
 def library(w: Writer) -> bool:
-    """A sort or a matrix product."""
-    a = w.array(lambda v: v.ndim == 2 and _kind(v) != "b" and max(v.shape) <= SQUARE)
+    """A sort."""
+    a = w.array(_has_axis)
+    return a is not None and w.let(f"np.sort({a}, axis={_axis(w, w.values[a])})") is not None
+
+
+def product(w: Writer) -> bool:
+    """A matrix product with itself, transposed, stacked, or between other operations."""
+    a = w.array(lambda v: v.ndim == 2 and max(v.shape) <= SQUARE)
     if a is None:
-        b = w.array(_has_axis)
-        return b is not None and w.let(f"np.sort({b}, axis=-1)") is not None
-    return (
-        w.let(w.choose.pick((f"{a} @ {a}.T", f"np.sort({a}, axis=0)", f"{a}.T @ {a}"))) is not None
+        b = w.array(lambda v: v.ndim == 1)
+        return b is not None and w.let(f"np.dot({b}, {b})") is not None
+    number = w.number(w.values[a].dtype)
+    forms = (
+        f"{a} @ {a}.T",
+        f"{a}.T @ {a}",
+        f"{a} @ {a}[0]",
+        f"({a} * {number}) @ {a}.T + {number}",
+        f"np.maximum({a}.T @ {a}, {number})",
+        f"{a}[:, ::-1] @ {a}[::2].T",
+        f"np.stack([{a}, {a} * {number}]) @ {a}.T",
+        f"np.einsum('ij,kj->ki', {a}, {a})",
+        f"({a} @ {a}.T) @ {a}",
     )
+    return w.let(w.choose.pick(forms)) is not None
 
 
 STATEMENTS: Final[tuple[Statement, ...]] = (
     binary, unary, reduction, view, elementary, in_place, select, masked, binary, cast, take, join,
     row_chain, create, cumulative, view, reduction, in_place, unary, loop, binary, elementary,
-    library, masked,
+    library, masked, product,
 )  # fmt: skip
 """Kinds of statements, repeated by weight, simple ones first."""

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from fjit.core import dtypes
-from fjit.core.ir import Atom, Eqn, Literal, Program, Var
+from fjit.core.ir import Atom, Eqn, Literal, Program, Var, static_shape
 from fjit.lower.build import Memory
 from fjit.lower.nest import Nest
 from fjit.optimize import cost
+from fjit.optimize.frames import is_frame, product_of
+from fjit.optimize.panels import cut_of
 from fjit.optimize.plan import KernelPlan
 from fjit.optimize.relax import licensed
 from fjit.report import asm, counts, machine
@@ -48,11 +50,33 @@ def report(
     kernels = tuple(
         _kernel(lowered, k, usage, times, workers) for k, usage in enumerate(usages)
     )  # fmt: skip
-    notes = () if choices.native else ("target=interpreter: nothing is compiled.",)
+    calls = _calls(lowered, times)
+    notes = _panels(lowered, calls)
+    if not choices.native:
+        notes = (*notes, "target=interpreter: nothing is compiled.")
     return Report(
-        lowered.name, _machine(workers), kernels, _calls(lowered, times),
-        lowered.plan.decisions, notes=notes, fastmath=lowered.fastmath,
+        lowered.name, _machine(workers), kernels, calls, lowered.plan.decisions, notes=notes,
+        fastmath=lowered.fastmath,
     )  # fmt: skip
+
+
+def _panels(lowered: Lowered, calls: tuple[Call, ...]) -> tuple[str, ...]:
+    """A sentence for each set of steps that share panels."""
+    kernels = dict(zip((k.eqn for k in lowered.plan.kernels), lowered.names, strict=True))
+    names = iter(calls)
+    named = {e: kernels.get(e) or next(names).name for e in lowered.plan.steps}
+    found: list[str] = []
+    for panels in lowered.plan.panels:
+        if len(panels.stages) == 1:
+            continue
+        height = cut_of(next(product_of(e) for e in panels.stages if is_frame(e))).height
+        rows = sum(static_shape(v.aval)[-1] * v.aval.dtype.itemsize for v in panels.private)
+        steps = ", ".join(named[e] for e in panels.stages)
+        found.append(
+            f"{steps}: in panels of {height} rows, with {height * rows:,} bytes of private memory "
+            "a thread."
+        )
+    return tuple(found)
 
 
 def _machine(workers: int) -> str:
@@ -71,7 +95,7 @@ def _kernel(
     nest = lowered.nests[number]
     program = plan.eqn.param("program")
     assert isinstance(program, Program)
-    read, written = _bytes(plan.eqn, lowered.memory)
+    read, written = _bytes(plan.eqn, lowered)
     flops = counts.flops(nest)
     foreseen = counts.pressure(nest, machine.description(), lowered.choices.width)
     estimated = cost.estimate_ns(flops, 1, read + written, _workers(nest, flops, workers))
@@ -104,21 +128,23 @@ def _calls(lowered: Lowered, times: Times | None) -> tuple[Call, ...]:
     found: list[Call] = []
     kernels = {k.eqn for k in lowered.plan.kernels}
     position = 0
-    for eqn in lowered.plan.program.eqns:
+    for eqn in lowered.plan.steps:
         if eqn in kernels:
             position += 1
             continue
-        read, written = _bytes(eqn, lowered.memory)
+        read, written = _bytes(eqn, lowered)
         taken = None if times is None else times.calls[len(found)]
-        name = f"call{len(found)}_{eqn.primitive.name}"
-        found.append(Call(name, position, operation(eqn), read, written, taken))
+        done = product_of(eqn)
+        name = f"call{len(found)}_{done.primitive.name}"
+        found.append(Call(name, position, operation(done), read, written, taken))
     return tuple(found)
 
 
-def _bytes(eqn: Eqn, memory: dict[Var, Memory]) -> tuple[int, int]:
-    """Bytes read, each input array once, and written, each output once."""
-    read = sum(_size(a, memory) for a in dict.fromkeys(eqn.inputs))
-    return read, sum(var.aval.nbytes for var in eqn.outputs)
+def _bytes(eqn: Eqn, lowered: Lowered) -> tuple[int, int]:
+    """Bytes read, each input array once, and written, each output once; private panels are not."""
+    private = lowered.plan.private
+    read = sum(_size(a, lowered.memory) for a in dict.fromkeys(eqn.inputs) if a not in private)
+    return read, sum(var.aval.nbytes for var in eqn.outputs if var not in private)
 
 
 def _size(atom: Atom, memory: dict[Var, Memory]) -> int:

@@ -22,6 +22,7 @@ import numpy as np
 from fjit.report import machine
 from fjit.report.blocks import Block, Heading, Paragraph, Table, nbytes
 from fjit.runtime import entry, llvm, threads
+from fjit.runtime.blas import blas
 from fjit.runtime.cache import default_cache
 from fjit.runtime.host import host
 
@@ -142,10 +143,15 @@ def _dispatch() -> Finding:
 
 
 def _blas() -> Finding:
-    version = installed("scipy")
-    if version is not None:
-        return Finding("BLAS", f"SciPy {version} and NumPy's own")
-    return Finding("BLAS", "NumPy's own", "pip install scipy: matrix products without Python")
+    """Which library multiplies matrices, and whether machine code calls it."""
+    found = blas()
+    if found is None:
+        return Finding("BLAS", "NumPy's own, called from Python", _BLAS_ADVICE)
+    threads = "" if found.set_threads else ", with as many threads as it likes"
+    return Finding("BLAS", f"{found.owner}'s own, called from machine code{threads}")
+
+
+_BLAS_ADVICE = "pip install scipy: matrix products without Python, and in panels with their kernels"
 
 
 def _cuda() -> list[Finding]:

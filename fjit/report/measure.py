@@ -18,9 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fjit.core import primitives as p
-from fjit.core.ir import Atom, Eqn, Literal, Sym, Var
+from fjit.core.interpreter import interpret
+from fjit.core.ir import Atom, Eqn, Literal, Program, Sym, Var
 from fjit.lower.nest import Buffer, Nest
 from fjit.optimize import cost
+from fjit.optimize.frames import product_of
 from fjit.report import counts
 from fjit.report.lowered import Lowered
 from fjit.runtime import threads
@@ -43,7 +45,7 @@ def measure(lowered: Lowered, modules: Sequence[Module], arguments: Sequence[Any
     kernels: list[float] = []
     calls: list[float] = []
     numbers = {kernel.eqn: k for k, kernel in enumerate(lowered.plan.kernels)}
-    for eqn in lowered.plan.program.eqns:
+    for eqn in lowered.plan.steps:
         number = numbers.get(eqn)
         if number is None:
             calls.append(bench.call(eqn))
@@ -126,6 +128,7 @@ class _Bench:
 
     def call(self, eqn: Eqn) -> float:
         operands = [self._value(a) for a in eqn.inputs]
+        eqn, operands = _behind_views(eqn, operands)
         params = {name: self._resolved(value) for name, value in eqn.params}
         meaning = p.meaning(eqn.primitive)
 
@@ -172,6 +175,16 @@ class _Bench:
         if isinstance(value, tuple):
             return tuple(map(self._resolved, value))
         return value
+
+
+def _behind_views(eqn: Eqn, operands: list[Any]) -> tuple[Eqn, list[Any]]:
+    """The product of a frame with its operands seen through the views, or what was given."""
+    program = eqn.get("program")
+    if not isinstance(program, Program):
+        return eqn, operands
+    product = product_of(eqn)
+    views = Program(program.inputs, program.eqns[:-1], product.inputs)
+    return product, list(interpret(views, *operands))
 
 
 def _is_wide(nest: Nest, tasks: int, grain: int) -> bool:

@@ -32,6 +32,7 @@ from fjit.optimize import cost
 from fjit.runtime import threads
 from fjit.runtime.buffers import ScratchPool, plan_arena
 from fjit.runtime.jit import Module, compile_module
+from fjit.runtime.panels import Builder, Stage
 from fjit.runtime.results import maker, result_layout
 from fjit.runtime.table import Table
 from fjit.target import CpuTarget
@@ -153,9 +154,15 @@ class Executable:
         self.steps: list[Native | _Call] = []
         rows: list[list[int]] = []
         by_eqn = {k.eqn: k for k in self.assembly.kernels}
+        in_panels = {panels.eqn: panels for panels in self.assembly.panels}
+        builder = Builder(table, self.memory, lambda eqn: self._stage(by_eqn[eqn]))
         for eqn in self.program.eqns:
             kernel = by_eqn.get(eqn)
-            if kernel is None:
+            if eqn in in_panels:
+                built = builder.build(in_panels[eqn])
+                rows.extend(built.rows)
+                self.estimated_ns += built.estimated_ns
+            elif kernel is None:
                 self._flush(rows)
                 self.steps.append(_Call(eqn))
                 for var in eqn.outputs:
@@ -165,12 +172,23 @@ class Executable:
         self._flush(rows)
         self._finish_table(table)
 
-    def _build_kernel(self, kernel: Kernel, table: Table) -> list[list[int]]:
-        """Compile a kernel and give it a place in the table; a row for each of its phases."""
-        eqn, nest, text, cells = kernel
-        compiled = compile_kernel(nest, text, self.options)
+    def _stage(self, kernel: Kernel) -> Stage:
+        """A kernel that runs as a stage of panels."""
+        compiled = self._compiled(kernel)
+        assert not kernel.cells, "rows of panels are known while tracing"
+        return Stage(kernel.nest, compiled.module.address("phase0"), _work(kernel.eqn))
+
+    def _compiled(self, kernel: Kernel) -> Compiled:
+        """A kernel's machine code."""
+        compiled = compile_kernel(kernel.nest, kernel.text, self.options)
         self.kernels.append(compiled)
         self.compiles += compiled.fresh
+        return compiled
+
+    def _build_kernel(self, kernel: Kernel, table: Table) -> list[list[int]]:
+        """Compile a kernel and give it a place in the table; a row for each of its phases."""
+        eqn, nest, _, cells = kernel
+        compiled = self._compiled(kernel)
         offset = table.append(eqn, nest, cells)
         for _, sym in table.cells:
             self._symbol(sym)

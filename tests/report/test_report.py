@@ -125,7 +125,8 @@ def test_library_calls_stand_between_kernels(pair: tuple[Any, Any]) -> None:
     report = fjit.fuse(lambda x, y: np.exp((x * 2) @ y.T) + 1).explain(*pair)
     (call,) = report.calls
     assert "matmul" in call.name and 1 <= call.position <= len(report.kernels)
-    assert call.bytes_written == 64 * 64 * 8 and "test_report.py" in call.operation[1]
+    assert call.bytes_written == 0, "the product exists one panel at a time"
+    assert "test_report.py" in call.operation[1]
     text = str(report)
     steps = text[text.index("steps") : text.index("operations")]
     assert steps.index("k0_") < steps.index("matmul") < steps.index("exp_add")

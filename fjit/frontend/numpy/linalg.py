@@ -5,12 +5,13 @@ broadcasting; vectors get an axis that is dropped again:
 
     x @ v      records      b = reshape[shape=(4, 1)] v;  c = matmul x b;  d = reshape[shape=(3,)] c
 
-Invariant: products without a sum over more than one element stay elementwise, so they fuse.
+Invariant: products without a sum over more than one element stay elementwise, so they fuse; which
+of the others are loops and which library calls is decided in optimize/products.py.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -31,11 +32,6 @@ from fjit.frontend.operands import (
 )
 from fjit.frontend.session import current
 from fjit.frontend.tracer import FUNCTIONS, UFUNCS, Tracer, fresh, implements
-
-SMALL: Final = 4
-TALL: Final = 256
-"""Products of at least TALL elements with at most SMALL terms and columns, such as colours with a
-3x3 matrix, are sums of products inside the kernel."""
 
 
 def _emit_reshape(atom: Atom, shape: Shape) -> Atom:
@@ -122,39 +118,12 @@ def batched(a: Atom, b: Atom) -> Atom:
     batch = broadcast_shapes(a.aval.shape[:-2], b.aval.shape[:-2])
     a = broadcast_to(a, (*batch, *a.aval.shape[-2:]))
     b = broadcast_to(b, (*batch, *b.aval.shape[-2:]))
-    return product_of(a, b)
-
-
-def product_of(a: Atom, b: Atom) -> Atom:
-    """The matrix product of equal stacks: written out where it is small, so that it fuses."""
-    terms, columns, trace = a.aval.shape[-1], b.aval.shape[-1], current().trace
-    few = isinstance(terms, int) and 0 < terms <= SMALL
-    narrow = isinstance(columns, int) and columns <= SMALL
-    tall = a.aval.bound >= TALL  # a loop over a few numbers is not worth a kernel of its own
-    if not (few and narrow and tall) or a.aval.dtype.kind == "b" or not a.aval.is_static:
-        return trace.emit(p.matmul, a, b)
-    shape = (*a.aval.shape[:-1], columns)
-    total: Atom | None = None
-    for term in range(int(terms)):  # type: ignore[arg-type]
-        left = broadcast_to(_part(a, a.aval.ndim - 1, term), shape)
-        right = broadcast_to(_part(b, b.aval.ndim - 2, term), shape)
-        product = trace.emit(p.mul, left, right)
-        total = product if total is None else trace.emit(p.add, total, product)
-    assert total is not None
-    return total
-
-
-def _part(a: Atom, axis: int, at: int) -> Atom:
-    """Position `at` of one axis, which stays with extent 1."""
-    sizes = tuple(1 if k == axis else e for k, e in enumerate(a.aval.shape))
-    starts = tuple(at if k == axis else 0 for k in range(a.aval.ndim))
-    steps = (1,) * a.aval.ndim
-    return current().trace.emit(p.slice_, a, starts=starts, sizes=sizes, steps=steps)
+    return current().trace.emit(p.matmul, a, b)
 
 
 def matrix_product(a: Tracer, b: Tracer, dtype: np.dtype[Any]) -> Atom:
-    """The product of two matrices, or elementwise where nothing is summed."""
-    return product_of(convert(a.atom, dtype), convert(b.atom, dtype))
+    """The product of two matrices."""
+    return current().trace.emit(p.matmul, convert(a.atom, dtype), convert(b.atom, dtype))
 
 
 # ---- dot and kin ------------------------------------------------------------------------------
