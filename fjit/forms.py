@@ -72,8 +72,9 @@ class Stages(NamedTuple):
 
 
 def planned(traced: Traced, memory: Sequence[Memory], policy: Policy) -> tuple[Program, Plan]:
-    """The optimized program and its plan."""
-    program = written_out(own_outputs(optimize(traced.program, policy.fastmath)))
+    """The optimized program and its plan, in which products may be written out or framed."""
+    optimized = own_outputs(optimize(traced.program, policy.fastmath))
+    program = written_out(optimized)
     strides = {
         var: tuple(s // var.aval.dtype.itemsize for s in place.strides)
         for var, place in zip(program.inputs, memory, strict=True)
@@ -93,7 +94,7 @@ def planned(traced: Traced, memory: Sequence[Memory], policy: Policy) -> tuple[P
         places = zip(program.inputs, memory, strict=True)
         readable = {var for var, place in places if _is_readable(var, place)}
         program, orders = framed(program, strides, orders, readable)
-    return program, plan(program, strides, orders, policy.fusion)
+    return optimized, plan(program, strides, orders, policy.fusion)
 
 
 def _calls_library(program: Program) -> bool:

@@ -161,24 +161,20 @@ class ExpSum(_Writing):
         return let("convert", (same,), (BOOL,), dtype), rest
 
     def merge(self, old: Values, new: Values, lengths: Lengths) -> Values:
-        """Both sums less the larger maximum."""
+        """Both sums less the larger maximum: the other one's is scaled, ones and all."""
         del lengths
+        gap = self.op("sub", self._finite(old[0]), self._finite(new[0]))
+        scale = self.op("exp", self.op("neg", self.op("abs", gap)))
+        ones, rest = self._scaled(old, self.test("lt", old[0], new[0]), scale)
+        more_ones, more_rest = self._scaled(new, self.test("lt", new[0], old[0]), scale)
         largest = self.op("max", old[0], new[0])
-        pivot = self._finite(largest)
-        (ones, rest), (more_ones, more_rest) = (
-            self._rescaled(words, pivot) for words in (old, new)
-        )
         return largest, self.op("add", ones, more_ones), self.op("add", rest, more_rest)
 
-    def _rescaled(self, words: Values, pivot: Value) -> tuple[Value, Value]:
-        """Ones and rest of a stretch less `pivot`; of an empty one nothing."""
+    def _scaled(self, words: Values, smaller: Value, scale: Value) -> tuple[Value, Value]:
+        """Ones and rest of a stretch, whose maximum may be the smaller one."""
+        total = self.op("mul", self.op("add", words[1], words[2]), scale)
         zero = self.number(0.0)
-        own = self._finite(words[0])
-        same = self.test("eq", own, pivot)
-        total = self.op("add", words[1], words[2])
-        scaled = self.op("mul", total, self.op("exp", self.op("sub", own, pivot)))
-        scaled = self.choose(self.test("eq", total, zero), zero, scaled)
-        return self.choose(same, words[1], zero), self.choose(same, words[2], scaled)
+        return self.choose(smaller, zero, words[1]), self.choose(smaller, total, words[2])
 
     def finish(self, words: Values) -> Value:
         """The sum; NaN where the maximum is not finite, as NumPy's inf - inf."""

@@ -59,6 +59,8 @@ def _walk(
         if isinstance(stmt, n.Loop):
             inside = _trips(nest, stmt, times, ratios)
             ratio = inside / times if times else Fraction(1)
+            for term, _ in () if stmt.start is None else stmt.start.terms:
+                ratio *= ratios.get(term) or 1  # groups of a chunk count as those of the whole
             yield from _walk(nest, stmt, inside, ratios | {stmt.axis: ratio})
         else:
             yield stmt, times

@@ -103,6 +103,16 @@ def test_flops_weigh_operations(pair: tuple[Any, Any]) -> None:
     assert 2 * 62 * 128 <= columns <= 2.2 * 62 * 128
 
 
+@pytest.mark.parametrize("f, each", [
+    (lambda x: x.sum(axis=0), 1), (lambda x: x.sum(), 1), (lambda x: x.var(), 4),
+    (lambda x: x.var(axis=0), 4), (lambda x: x.var(axis=1), 4),
+])  # fmt: skip
+def test_flops_of_chunks_are_those_of_the_whole(f: Callable[[Any], Any], each: int) -> None:
+    x = np.ones((700, 20_000), np.float32)
+    (kernel,) = fjit.fuse(f).explain(x, compile=False).kernels
+    assert each * x.size <= kernel.flops <= 1.5 * each * x.size
+
+
 def test_flops_of_a_chunked_reduction_are_those_of_its_elements() -> None:
     x = np.ones(1_000_003)
     (kernel,) = fjit.fuse(lambda x: (x * 2).sum()).explain(x, compile=False).kernels
