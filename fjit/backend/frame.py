@@ -231,25 +231,35 @@ class Frame:
         if loop.cell is not None:
             stop = self._smaller(stop, em.load(WORD, self.pointer(loop.cell)))
         counter, begin = self._alloca(WORD), Val(WORD, "%begin")
-        places = self._decoded(loop, begin)
         self._set(counter, begin)
+        quick = all(not isinstance(s, n.Loop) or self.is_short(s) for s in loop.body)
+        places = self._counters(loop, begin) if quick else {}
         now, *labels = self._while(counter, stop, 1)
-        for axis, place in places.items():
-            self.axes[axis] = self._read(place, WORD)
+        axes = {axis: self._read(place, WORD) for axis, place in places.items()}
+        self.axes.update(axes if quick else self._decoded(loop, now))
         self.body(loop.body)
-        self._advance(loop, places)
+        if quick:
+            self._advance(loop, places)
         self._next(counter, now, 1, (labels[0], labels[1]))
 
-    def _decoded(self, loop: n.Loop, begin: Val) -> dict[str, Val]:
-        """Where the axes of the tasks are counted, set to those of the first task."""
-        em, rest = self.em, begin
-        places = {axis: self._alloca(WORD) for axis, _ in loop.decode}
+    def _decoded(self, loop: n.Loop, task: Val) -> dict[str, Val]:
+        """The axes of a task."""
+        em, axes, rest = self.em, dict[str, Val](), task
         for axis, extent in reversed(loop.decode[1:]):
             size = self._larger(self.slot(extent), em.const(WORD, 1))  # of no tasks
-            self._set(places[axis], em.urem(rest, size))
+            axes[axis] = em.urem(rest, size)
             rest = em.udiv(rest, size)
-        for axis, _ in loop.decode[:1]:
-            self._set(places[axis], rest)
+        return axes | {axis: rest for axis, _ in loop.decode[:1]}
+
+    def _counters(self, loop: n.Loop, begin: Val) -> dict[str, Val]:
+        """Where the axes of short tasks are counted, set to those of the first one.
+
+        Longer tasks are decoded by division: counters would take registers in their loops.
+        """
+        axes = self._decoded(loop, begin)
+        places = {axis: self._alloca(WORD) for axis in axes}
+        for axis, place in places.items():
+            self._set(place, axes[axis])
         return places
 
     def _advance(self, loop: n.Loop, places: dict[str, Val]) -> None:

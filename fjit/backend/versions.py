@@ -43,7 +43,10 @@ class Versions(Frame):
                 self._streamed(loop, stores, start, stop)
 
         guards = self._guards(loop)
-        if guards:
+        tile = self._tile(loop)
+        if tile is not None:
+            self._either(self._rows_on_lines(loop, tile, start), self._streaming(plain), plain)
+        elif guards:
             self._either(self._hold(guards), self._granted(guards, emit), plain)
         else:
             emit()
@@ -80,12 +83,13 @@ class Versions(Frame):
         """Stores that may go past the caches: side by side, and no narrower than 16 bytes."""
         if any(isinstance(s, n.Loop) for s in loop.body) or self.copies or self.is_short(loop):
             return []
-        return [
-            s for s in loop.body
-            if isinstance(s, n.Store) and s.streaming and s.guard is None
-            and (loop.axis, n.UNIT) in s.at.terms
-            and self.lanes * s.dtype.itemsize >= LEAST_STREAMED
-        ]  # fmt: skip
+        stores = [s for s in loop.body if isinstance(s, n.Store)]
+        return [s for s in stores if self._may_stream(loop, s)]
+
+    def _may_stream(self, loop: n.Loop, store: n.Store) -> bool:
+        beside = (loop.axis, n.UNIT) in store.at.terms
+        wide = self.lanes * store.dtype.itemsize >= LEAST_STREAMED
+        return store.streaming and store.guard is None and beside and wide
 
     def _places(self, loop: n.Loop, stores: list[n.Store], at: Val) -> list[Val]:
         """The addresses that stores write to at a position of the loop, as integers."""
@@ -104,6 +108,28 @@ class Versions(Frame):
             either = em.or_(either, place)
         low = em.and_(either, em.const(WORD, CACHE_LINE - 1))
         return em.icmp("eq", low, em.const(WORD, 0))
+
+    def _tile(self, loop: n.Loop) -> n.Loop | None:
+        """The loop over the rows of a tile, if what it stores may go past the caches."""
+        inner = loop.body[0] if len(loop.body) == 1 else None
+        if not isinstance(inner, n.Loop) or inner.kind != "sequential" or inner.cell is not None:
+            return None
+        stores = [s for s in inner.body if isinstance(s, n.Store)]
+        fits = all(self._may_stream(loop, s) for s in stores)
+        return inner if stores and fits and not self.copies else None
+
+    def _rows_on_lines(self, loop: n.Loop, rows: n.Loop, start: Val) -> Val:
+        """Whether all stores begin a cache line in each row of a tile."""
+        em = self.em
+        self.axes[rows.axis] = self._bounds(rows)[0]
+        stores = [s for s in rows.body if isinstance(s, n.Store)]
+        lined = self._on_lines(loop, stores, start)
+        for store in stores:
+            steps = [f for term, f in store.at.terms if term == rows.axis and isinstance(f, n.Slot)]
+            for step in steps:
+                low = em.and_(self.slot(step), em.const(WORD, CACHE_LINE - 1))
+                lined = em.and_(lined, em.icmp("eq", low, em.const(WORD, 0)))
+        return lined
 
     def _streaming(self, emit: Callable[[], None]) -> Callable[[], None]:
         """The same code with streaming stores."""

@@ -43,6 +43,15 @@ def test_rows_that_begin_anywhere_in_a_cache_line(extent: int, start: int) -> No
 
 
 @pytest.mark.usefixtures("tiny")
+@pytest.mark.parametrize("shape", [(64, 512), (33, 50), (16, 256), (70, 304), (17, 17)])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "u1"])
+def test_tiles(dtype: str, shape: tuple[int, int]) -> None:
+    x, y = (np.ones(s, dtype) * 3 for s in (shape, shape[::-1]))
+    x += np.arange(shape[1], dtype=dtype)
+    check(lambda x, y: (x.T + y, (x.T * y)[1:, 1:]), x, y)
+
+
+@pytest.mark.usefixtures("tiny")
 @pytest.mark.parametrize("dtype", ["?", "i1", "u2", "f2", "i4", "f4", "i8", "f8"])
 def test_every_dtype(dtype: str) -> None:
     x = np.arange(3 * 1000).reshape(3, 1000).astype(dtype)
@@ -67,6 +76,7 @@ def test_only_stores_side_by_side() -> None:
     assert streamed(lambda x: x.sum(axis=1), x) == 0
     assert streamed(lambda x: np.asarray(x * 2, order="F")[:, ::2], x) == 0
     assert streamed(lambda x: x[x > 0], x) == 0
+    assert streamed(lambda x: x.T + x, x) > 0
 
 
 @pytest.mark.skipif(host().architecture != "x86_64", reason="a fence of x86")
