@@ -136,18 +136,21 @@ def power_of_two(e: Emitter, word: Val) -> Val:
 
 
 def scale_normal(e: Emitter, p: Val, word: Val) -> Val:
-    """p * 2**n for a normal result."""
+    """p * 2**n for a normal result; NaN may become anything."""
     shifted = e.shl(word, e.const(word.ty, MANTISSA[word.ty.bits]))
     return from_bits(e, e.add(bits_of(e, p), shifted))
 
 
-def scale(e: Emitter, p: Val, word: Val, n: Val | None = None) -> Val:
-    """p * 2**n, n in the low bits of `word`; a subnormal result is rounded once from p.
+def scale(e: Emitter, p: Val, word: Val, n: Val | None = None, *, normal: bool = False) -> Val:
+    """p * 2**n, n in the low bits of `word`; a subnormal result is rounded once from p, NaN stays.
 
-    With n as a float it is one instruction where there is one, else two multiplications.
+    With n as a float it is one instruction where there is one, else one multiplication where the
+    result is `normal`, else two.
     """
     if n is not None and e.hardware_scale and p.ty.lanes * p.ty.bits >= SCALE_BITS[0]:
         return _scaled(e, p, n)
+    if normal:
+        return e.fmul(p, power_of_two(e, word))
     half = e.lshr(word, e.const(word.ty, 1))
     p = e.fmul(p, power_of_two(e, half))
     return e.fmul(p, power_of_two(e, e.sub(word, half)))
