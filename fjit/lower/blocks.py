@@ -166,5 +166,6 @@ class Blocks:
         """Merge the block."""
         q = walked.placed
         self.writer.held.pop((q.root.operand, q.at), None)  # type: ignore[arg-type]
-        sums = [self._sum(q, acc) for acc in walked.accs]
-        self.merge(q, (number, walked.wide, *sums))
+        sums = tuple(self._sum(q, acc) for acc in walked.accs)
+        words = self.merging(q).block(walked.pivot, walked.wide, sums, number)
+        self.merge(q, (number, *words))

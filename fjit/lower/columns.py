@@ -323,9 +323,10 @@ class Columns:
             for acc, term in zip(seconds, self.merging(q).term(value, pivot), strict=True):
                 writer.place(Update(acc, term), writer.depth)
         writer.close(rows)
-        for q, seconds, _, wide in walked:
-            sums = [self._closed(q, acc, wide=True) for acc in seconds]
-            self.merge(q, (wide, *sums), lengths)
+        for q, seconds, pivot, wide in walked:
+            sums = tuple(self._closed(q, acc, wide=True) for acc in seconds)
+            words = self.merging(q).block(pivot, wide, sums, lengths.number)
+            self.merge(q, words, lengths)
 
     def _closed(self, q: Placed, acc: int, *, wide: bool) -> Value:
         """What a group comes to in the operand's dtype, or in float64."""

@@ -46,6 +46,9 @@ class Merging(Protocol):
     def term(self, value: Value, pivot: Value) -> Values:
         """What the second walk adds for an element."""
 
+    def block(self, pivot: Value, first: Value, sums: Values, number: Value) -> Values:
+        """The words of a block, from its sums about the pivot."""
+
     def merge(self, old: Values, new: Values, lengths: Lengths) -> Values:
         """The words of two stretches together; `new` may lack the last ones."""
 
@@ -84,9 +87,13 @@ class _Writing:
 
 
 class Deviations(_Writing):
-    """The mean, the squares about it, and in float64 what rounding took from the squares."""
+    """The mean, the squares about it, and in float64 what rounding took from the squares.
 
-    terms = 1
+    A block's first walk gives a mean that is rounded to the operand's dtype, coarsely far from
+    zero; the second adds up the deviations from it, too, and their sum corrects both words.
+    """
+
+    terms = 2
 
     def __init__(self, writer: Writer, dtype: np.dtype) -> None:
         super().__init__(writer, dtype)
@@ -98,10 +105,21 @@ class Deviations(_Writing):
         return self.narrow(mean), mean
 
     def term(self, value: Value, pivot: Value) -> Values:
-        """The square of the deviation."""
+        """The deviation and its square."""
         pair = (self.dtype, self.dtype)
         apart = self.writer.let("sub", (value, pivot), pair, self.dtype)
-        return (self.writer.let("mul", (apart, apart), pair, self.dtype),)
+        return apart, self.writer.let("mul", (apart, apart), pair, self.dtype)
+
+    def block(self, pivot: Value, first: Value, sums: Values, number: Value) -> Values:
+        """The mean, and the squares about it: none below zero, infinite ones as they are."""
+        del first
+        apart, squares = sums
+        shift = self.op("div", apart, number)
+        fewer = self.op("sub", squares, self.op("mul", apart, shift))
+        zero = self.number(0.0)
+        fewer = self.choose(self.test("lt", fewer, zero), zero, fewer)
+        within = self.choose(self.test("isinf", squares), squares, fewer)
+        return self.op("add", self.wide(pivot), shift), within
 
     def merge(self, old: Values, new: Values, lengths: Lengths) -> Values:
         """Chan's formula.
@@ -159,6 +177,11 @@ class ExpSum(_Writing):
         zero = self.writer.constant(0.0, dtype)
         rest = let("select", (same, zero, power), (BOOL, dtype, dtype), dtype)
         return let("convert", (same,), (BOOL,), dtype), rest
+
+    def block(self, pivot: Value, first: Value, sums: Values, number: Value) -> Values:
+        """The maximum, and the sums as they are."""
+        del pivot, number
+        return (first, *sums)
 
     def merge(self, old: Values, new: Values, lengths: Lengths) -> Values:
         """Both sums less the larger maximum: the other one's is scaled, ones and all."""
