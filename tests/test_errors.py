@@ -235,7 +235,7 @@ def test_a_large_python_int_is_refused() -> None:
 @pytest.mark.parametrize(
     ("function", "name", "instead"),
     [
-        (lambda x: np.median(x), "numpy.median", "np.percentile(x, 50)"),
+        (lambda x: np.median(x), "numpy.median", "s = np.sort(x, axis=None)"),
         (lambda x: np.unique(x), "numpy.unique", "np.sort"),
         (lambda x: np.histogram(x), "numpy.histogram", "np.bincount"),
         (lambda x: np.linalg.inv(x.reshape(2, 3)), "numpy.linalg.inv", "outside"),

@@ -18,8 +18,8 @@ SCIPY_SPECIAL: Final[dict[str, Callable[..., Any]]] = {}
 """Name in scipy.special -> function of traced operands; filled by frontend/special.py."""
 
 INSTEAD: Final[dict[str, str]] = {
-    "median": "use np.percentile(x, 50), which is the same number",
-    "nanmedian": "fill with np.where(np.isnan(x), ...) and use np.percentile(x, 50)",
+    "median": "use s = np.sort(x, axis=None) and the mean of s[(n - 1) // 2] and s[n // 2]",
+    "nanmedian": "use s = np.sort(x, axis=None), which puts NaN last, and count the others",
     "nanpercentile": "fill with np.where(np.isnan(x), ...) and use np.percentile",
     "nanquantile": "fill with np.where(np.isnan(x), ...) and use np.quantile",
     "unique": "its size depends on values: use np.sort and compare neighbours, or call it outside",

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import fjit
 from fjit.frontend.numpy.creation import CREATION
 
 X = np.random.default_rng(0).standard_normal((3, 4))
@@ -136,3 +137,11 @@ def test_filling(same_as_numpy):
 def test_dtypes_outside_programs_stay_plain_numpy():
     assert CREATION[np.zeros](2, dtype=object).dtype == object
     assert CREATION[np.array](["a"]).dtype.kind == "U"
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "u4", "i8", "f2", "f4", "f8", ">f8", "<i4", "q"])
+def test_results_have_numpys_own_dtypes(dtype: str) -> None:
+    """An equal instance is not enough: NumPy's fast paths ask for its own."""
+    x = np.ones(3, dtype)
+    for result in fjit.fuse(lambda x: (x + x[0], np.zeros_like(x) + x, x.astype("f8")))(x):
+        assert result.dtype is np.dtype(f"{result.dtype.kind}{result.dtype.itemsize}")

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fjit.core import dtypes
 from fjit.errors import FjitValueError, dtype_error
 from fjit.frontend import operands as ops
 from fjit.frontend.numpy import arrays
@@ -103,7 +104,7 @@ def _concrete(value: Any, dtype: Any, copy: bool | None, order: str) -> Any:
     if is_array and value.size > 1:  # by reference: its contents may change between calls
         captured = arrays.as_tracer(value)
         strides = arrays.order_strides(made.shape, captured.element_strides, order)
-        return arrays.array(ops.convert(captured.atom, made.dtype.newbyteorder("=")), strides)
+        return arrays.array(ops.convert(captured.atom, dtypes.canonical(made.dtype)), strides)
     if made.size == 1:
         atom = ops.lift(made.reshape(-1)[0]).atom
         return arrays.array(ops.broadcast_to(atom, made.shape))
