@@ -51,7 +51,21 @@ def end_lanes(nest: n.Nest, target: CpuTarget, width: int = 0) -> int:
         return scans or width
     stencil = any(_is_stencil(phase.loop) for phase in nest.phases)
     bits = min(target.vector_bits, STENCIL_BITS) if stencil else target.vector_bits
-    return max(1, min(64, bits // 8 // max(nest.width, 1)))
+    lanes = max(1, min(64, bits // 8 // max(nest.width, 1)))
+    most = max(_longest(phase.loop) for phase in nest.phases)
+    return min(lanes, most) if most else lanes
+
+
+def _longest(loop: n.Loop) -> int:
+    """The bound of the longest vector loop if all are short, and there is one; else 0."""
+    inner = [s.most for s in _vectors(loop)]
+    return max(inner) if inner and all(inner) else 0
+
+
+def _vectors(loop: n.Loop) -> Iterator[n.Loop]:
+    for stmt in loop.body:
+        if isinstance(stmt, n.Loop):
+            yield from (stmt,) if stmt.kind == "vector" else _vectors(stmt)
 
 
 def _scan_lanes(nest: n.Nest) -> int:
