@@ -173,8 +173,7 @@ class Forms:
 
     def stages(self, traced: Traced, memory: Sequence[Memory], policy: Policy) -> Stages:
         """The assembly of a trace."""
-        # a function would see recorded numbers, and panels hold none
-        if callable(policy.fusion) or _calls_library(traced.program):
+        if callable(policy.fusion):  # it would see recorded numbers
             return _afresh(traced, memory, policy)
         sizes = _Sizes(traced.program)
         key = (*sizes.kind(traced, memory), policy)
@@ -190,6 +189,8 @@ class Forms:
         varying = {k: constants[k].literal() for k in sorted(kind.varying)}
         instead = {a: varying[k] for a, k in sizes.literals.items() if k in varying}
         traced = replace(traced, program=_marked(traced.program, instead))
+        if _calls_library(traced.program):  # panels are made of plain numbers
+            return _afresh(traced, memory, policy)
         given = Given(tuple(sizes.places), tuple(varying.values()))
         return kind.known(traced, memory, policy, given) or _afresh(traced, memory, policy)
 

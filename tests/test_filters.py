@@ -85,3 +85,16 @@ TWICE: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("name", TWICE)
 def test_a_run_time_extent_twice_or_by_position(name: str) -> None:
     check(lambda x: TWICE[name](x[x > 2]), np.arange(12.0))
+
+
+@pytest.mark.parametrize(
+    "shape", [(3, 2, 2), (5, 3, 16), (4, 3, 2, 5), (2, 1, 3), (3, 4, 1), (40, 33, 17)]
+)
+def test_masks_over_leading_axes_keep_all_behind_them(shape):
+    x = np.arange(float(np.prod(shape))).reshape(shape)
+    rows = np.arange(shape[0]) % 2 == 1
+    check(lambda x, m: (x[m], x[m] * 2, x[m].sum(), x[m].sum(axis=0)), x, rows)
+    check(lambda x, m: (x[m] + 1, x.sum(axis=0), x.sum(axis=1)), x, rows)
+    check(lambda x: (x[x[:, 0].sum(axis=-1) > 3], x[x > 3]), x)
+    pairs = x.reshape(*shape[:2], -1).sum(axis=2) % 3 > 0
+    check(lambda x, m: (x[m], x[m].sum(axis=0)), x, pairs)

@@ -265,14 +265,17 @@ class Assembler:
             writer.close(rows)
             columns.fold_groups(outer)
         writer.close(groups)
+        self.packing.end_row(here, plan.outer, len(loops))
         self._close_rows(loops)
 
     def _close_rows(self, loops: list[Loop]) -> None:
         """Close the loops over S, which end as early as those over I for any and all."""
-        for loop in reversed(loops):
+        here = [q for q in self.plan.placed if q.level == "inner"]
+        for number, loop in reversed([*enumerate(loops)]):
             if self.quits:
                 quitting.watch_rows(loop)
             self.writer.close(loop)
+            self.packing.end_row(here, self.plan.outer, number)
 
     def _look(self) -> Phase:
         """One thread looks at the first elements for what decides any or all of the others."""
@@ -308,7 +311,7 @@ class Assembler:
                 accs[q.root.var] = self._open(q)
         if here:
             self._vector_loops(here, accs, stage)
-        self.packing.end_row(here)
+        self.packing.end_row(here, plan.outer, len(plan.outer))
         for q in inner if not self.looking else []:
             self._end(q, accs[q.root.var])
         if not (self.chunk_axis == self.inner and self.reductions):

@@ -50,12 +50,21 @@ class Packing:
         assert isinstance(sym, Sym)
         self.writer.place(Count(0, self.writer.cell(sym), begin), self.writer.depth)
 
-    def end_row(self, here: list[Placed]) -> None:
-        """Advance behind a row that was kept as a whole."""
-        if any(q.cls == "filter" and self.keeps_rows(q) for q in here):
-            guard = self.writer.guard(here[0].guard)
-            assert guard is not None
-            self.writer.place(Advance(0, guard), self.writer.depth)
+    def end_row(self, here: list[Placed], loops: tuple[Axis, ...], inside: int) -> None:
+        """Advance behind what was kept as a whole, within the first `inside` of the loops.
+
+        That is within the loops over the mask's axes, and behind those over the others.
+        """
+        kept = next((q for q in here if q.cls == "filter" and self.keeps_rows(q)), None)
+        if kept is None:
+            return
+        holds = [c for c in kept.guard if isinstance(c, Holds)]
+        masked = {axis for c in holds for axis in ix.axes_of(c.at)}
+        if inside != max((k + 1 for k, axis in enumerate(loops) if axis in masked), default=0):
+            return
+        guard = self.writer.guard(kept.guard)
+        assert guard is not None
+        self.writer.place(Advance(0, guard), self.writer.depth)
 
     def keeps_rows(self, q: Placed) -> bool:
         """Whether a filter keeps whole rows: its mask does not vary along the innermost axis."""

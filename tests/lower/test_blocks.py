@@ -316,3 +316,13 @@ def test_sums_keep_their_chunks_whatever_shares_the_loops(f, shape):
     x = normal(shape, np.float64) - 7
     for got, want in zip(fjit.fuse(f)(x), fjit.fuse(f, fusion="none")(x), strict=True):
         np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [((1, 20000), 0), ((1, 65536), 0), ((4, 1, 16385), 1), ((1, 65536, 1), (0, 2)), ((9, 1), 1)],
+)
+def test_of_one_element_each(shape, axis, dtype):
+    x = np.random.default_rng(0).standard_normal(shape).astype(dtype)
+    check(lambda x: (x.var(axis=axis), x.std(axis=axis), x.mean(axis=axis)), x)

@@ -160,3 +160,12 @@ def test_every_thread_count_gives_the_same_bits() -> None:
     results = [fjit.fuse(threads=n)(lambda x, w: np.exp(x @ w * 0.01))(x, w) for n in (1, 2, 3)]
     assert all(np.array_equal(r, results[0]) for r in results)
     assert panels.usable()
+
+
+def test_constants_that_vary_with_shapes_compile_once_more_beside_a_product():
+    function = fjit.fuse(lambda x, w: (x @ w) / len(x))
+    w = np.ones((40, 42), np.float32)
+    for n in range(100, 400, 31):
+        x = np.ones((n, 40), np.float32)
+        np.testing.assert_allclose(function(x, w), (x @ w) / n, rtol=1e-6)
+    assert function.cache_info().compiles <= 2

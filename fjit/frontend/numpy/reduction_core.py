@@ -190,7 +190,9 @@ def in_blocks(x: Tracer, axis: Any, dtype: Any, *, only_rows: bool = False) -> b
         return False
     axes = reduced_axes(axis, x.ndim)
     shape = x.static_shape
-    if not axes or any(not isinstance(e, int) for e in shape):
+    if any(not isinstance(e, int) for e in shape):
+        return False
+    if math.prod(e for k in axes if isinstance(e := shape[k], int)) < 2:  # of one element each
         return False
     order = iteration_order(shape, x.element_strides)
     first = min(order.index(k) for k in axes)
