@@ -42,6 +42,7 @@ def chunks_of(plan: Schedule, inner: Axis, *, quits: bool) -> Chunks:
         axis, (count, length) = plan.outer[0], chunks.of_columns(plan.outer, inner)
         wanted = bool(ends & {"outer", "whole"})
     else:
-        axis, (count, length) = inner, chunks.of_row(inner)
+        axis = inner
+        count, length = chunks.of_row(inner) if ends else chunks.of_elements(inner)
         wanted = bool(ends) or rows < MANY_ROWS
     return Chunks(axis, count, length) if wanted and count > 1 else Chunks(None)

@@ -30,6 +30,11 @@ def of_row(inner: Axis) -> tuple[int, int]:
     return _chunks(inner.extent, inner.extent, BLOCKS, MOST)
 
 
+def of_elements(inner: Axis) -> tuple[int, int]:
+    """The same where nothing is reduced: finer, so that threads end at one time."""
+    return _chunks(4 * inner.extent, inner.extent, BLOCKS, 4 * MOST)
+
+
 def of_columns(outer: tuple[Axis, ...], inner: Axis) -> tuple[int, int]:
     """How many chunks the outermost one of several reduced axes has, and their length."""
     total = math.prod(a.extent for a in (*outer, inner))
