@@ -22,8 +22,8 @@ def in_place(assembly: Assembly, writes: Sequence[tuple[int, int]]) -> dict[Var,
     """Outputs that may lie where an input does; `writes` are pairs of an input and an output."""
     found: dict[Var, Var] = {}
     program = assembly.program
-    is_pure = len(assembly.kernels) == len(program.eqns)  # library calls may raise errors as well
-    is_pure = is_pure and not assembly.panels
+    # library calls may raise errors as well, and panels read an argument while they write
+    is_pure = len(assembly.kernels) == len(program.eqns) and not assembly.panels
     if not writes or not is_pure or any(_may_fail(kernel.nest) for kernel in assembly.kernels):
         return found
     for position, number in writes:

@@ -22,7 +22,7 @@ from fjit.optimize.index import Axis, Div, Index, Indices, Mod
 from fjit.optimize.schedule import Schedule
 
 MOST_AXES: Final = 8
-"""Axes of a schedule beyond which none is split: each is a division a task."""
+"""Axes of a schedule beyond which none is split: each is one more to find for every task."""
 
 
 def split(env: demand.Env, plan: Schedule, memory: dict[Var, Memory]) -> Schedule:
