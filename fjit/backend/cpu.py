@@ -12,18 +12,14 @@ from __future__ import annotations
 
 from fjit.backend import scalar
 from fjit.backend.accumulate import WORD, Accumulator, Lanewise
-from fjit.backend.emitter import Emitter, Ty, Val
-from fjit.backend.faults import faults
-from fjit.backend.frame import FLAG, PTR
+from fjit.backend.emitter import PTR, Emitter, Ty, Val
 from fjit.backend.lanes import end_lanes, lanes_for
+from fjit.backend.statements import FLAG, like, raw
 from fjit.backend.versions import CACHE_LINE, LEAST_STREAMED, Versions
-from fjit.core import dtypes
 from fjit.core.meanings import start_value
 from fjit.lower import nest as n
-from fjit.lower.build import NEGATIVE_POWER
 from fjit.target import CpuTarget
 
-BYTE = Ty("i", 8)
 STREAMING = "!0 = !{i32 1}\n"
 """What a store that goes past the caches refers to."""
 SIGNATURE = ((PTR, "args"), (WORD, "begin"), (WORD, "end"), (WORD, "worker"))
@@ -53,10 +49,6 @@ class _Phase(Versions):
     """Emits the statements of one phase."""
 
     # ---- statements -----------------------------------------------------------------------
-    def statement(self, stmt: n.Stmt) -> None:
-        """Emit one statement; a missing row is a KeyError naming its class."""
-        getattr(self, f"_on_{type(stmt).__name__.lower()}")(stmt)
-
     def _on_loop(self, loop: n.Loop) -> None:
         moved = _moved(loop)
         if moved is not None:
@@ -78,28 +70,7 @@ class _Phase(Versions):
         nbytes = em.mul(count, em.const(WORD, size))
         em.call("llvm.memcpy.p0.p0.i64", None, target, source, nbytes, em.const(FLAG, 0))
 
-    def _on_const(self, stmt: n.Const) -> None:
-        ty = scalar.register_type(stmt.dtype, 1)
-        self.values[stmt.out] = self.em.const(ty, stmt.value.item())
-
-    def _on_let(self, stmt: n.Let) -> None:
-        args = tuple(self.values[a] for a in stmt.args)
-        if stmt.op == "select" and stmt.args[0] in self.granted:
-            self.values[stmt.out] = args[1]
-            return
-        if stmt.op == "pow" and stmt.dtype.kind == "i":
-            self._note_negative_powers(stmt, args)
-        self.values[stmt.out] = scalar.emit(
-            self.em, stmt.op, stmt.operand_dtypes, args, stmt.dtype, stmt.fast
-        )
-
-    def _note_negative_powers(self, stmt: n.Let, args: tuple[Val, ...]) -> None:
-        """Integers to negative powers are an error in NumPy."""
-        for name, mask in faults(self.em, stmt.op, stmt.operand_dtypes, args):
-            if name == "negative_power":
-                self._flag(mask, NEGATIVE_POWER)
-
-    def _flag(self, bad: Val, code: int) -> None:
+    def flag(self, bad: Val, code: int) -> None:
         """Set bits of the status word if any wanted lane is bad."""
         em = self.em
         if self.mask is not None and bad.ty.lanes > 1:
@@ -108,15 +79,6 @@ class _Phase(Versions):
         flags = self._read(self.status, WORD)
         bits = em.select(met, em.const(WORD, code), em.const(WORD, 0))
         self._set(self.status, em.or_(flags, bits))
-
-    def _on_scalar(self, stmt: n.Scalar) -> None:
-        """A scalar argument's bits."""
-        em = self.em
-        bits = self.slot(stmt.slot)
-        ty = scalar.register_type(stmt.dtype, 1)
-        if ty.bits < 64:
-            bits = em.trunc_int(bits, Ty("i", ty.bits))
-        self.values[stmt.out] = em.bitcast(bits, ty) if ty.kind == "f" else bits
 
     def _on_position(self, stmt: n.Position) -> None:
         base, vector = self.linear(stmt.linear)
@@ -129,14 +91,6 @@ class _Phase(Versions):
             base = self.em.add(self.em.splat(base, self.lanes), vector)
         self.values[stmt.out] = base
 
-    def _on_split(self, stmt: n.Split) -> None:
-        value, by = self.values[stmt.value], self.slot(stmt.by)
-        if value.ty.lanes > 1:
-            by = self.em.splat(by, value.ty.lanes)
-        self.values[stmt.out] = (
-            self.em.udiv(value, by) if stmt.op == "div" else self.em.urem(value, by)
-        )
-
     def _on_within(self, stmt: n.Within) -> None:
         em, value = self.em, self.values[stmt.value]
         low = em.const(WORD, 0) if stmt.low is None else self.slot(stmt.low)
@@ -144,18 +98,9 @@ class _Phase(Versions):
             base, high = self.strides[stmt.value], self.slot(stmt.high)
             self.values[stmt.out] = self._lanes_within(base, low, high)
             return
-        above = em.icmp("sge", value, _like(em, low, value))
-        below = em.icmp("slt", value, _like(em, self.slot(stmt.high), value))
+        above = em.icmp("sge", value, like(em, low, value))
+        below = em.icmp("slt", value, like(em, self.slot(stmt.high), value))
         self.values[stmt.out] = em.and_(above, below)
-
-    def _on_checked(self, stmt: n.Checked) -> None:
-        em, value = self.em, self.values[stmt.value]
-        good = em.icmp("ult", value, _like(em, self.slot(stmt.extent), value))
-        bad = em.not_(good)
-        if stmt.guard is not None:
-            bad = em.and_(bad, self.values[stmt.guard])
-        self._flag(bad, stmt.code)
-        self.values[stmt.out] = em.select(good, value, em.const(value.ty, 0))
 
     # ---- addresses ------------------------------------------------------------------------
     def linear(self, linear: n.Linear, itemsize: int = 1) -> tuple[Val, Val | None]:
@@ -179,15 +124,6 @@ class _Phase(Versions):
             else:
                 base = em.add(base, part)
         return base, vector
-
-    def _times(self, value: Val, factor: n.Slot | int, itemsize: int) -> Val:
-        em = self.em
-        if isinstance(factor, n.Slot):
-            return em.mul(value, _like(em, self.slot(factor), value))
-        if factor in (n.UNIT, n.BACK):
-            size = itemsize if factor == n.UNIT else -itemsize
-            return value if size == 1 else em.mul(value, em.const(value.ty, size))
-        return value if factor == 1 else em.neg(value)
 
     def _is_contiguous(self, linear: n.Linear) -> bool:
         units = (n.UNIT, n.BACK)
@@ -229,7 +165,7 @@ class _Phase(Versions):
         if vector is None and not contiguous:
             value = self._scalar_load(stmt, pointer, guard)
         else:
-            ty = _raw(scalar.memory_type(stmt.dtype, self.lanes), stmt.swapped)
+            ty = raw(scalar.memory_type(stmt.dtype, self.lanes), stmt.swapped)
             back = vector is None and self._runs_back(stmt.at)
             pointer = self._last_lane(pointer, size) if back else pointer
             if guard is not None and guard.ty.lanes == 1 and vector is None:
@@ -307,20 +243,11 @@ class _Phase(Versions):
 
     def _scalar_load(self, stmt: n.Load, pointer: Val, guard: Val | None) -> Val:
         em = self.em
-        ty = _raw(scalar.memory_type(stmt.dtype, 1), stmt.swapped)
+        ty = raw(scalar.memory_type(stmt.dtype, 1), stmt.swapped)
         if guard is not None:
             met = em.any_(guard) if guard.ty.lanes > 1 else guard
             pointer = em.select(met, pointer, self.dummy)
         return em.load(ty, pointer)
-
-    def _from_memory(self, value: Val, stmt: n.Load) -> Val:
-        em = self.em
-        if stmt.swapped and value.ty.bits > 8:
-            value = em.intrinsic("bswap", value.ty, value)
-        ty = scalar.register_type(stmt.dtype, value.ty.lanes)
-        if stmt.dtype == dtypes.BOOL:
-            return em.icmp("ne", value, em.const(value.ty, 0))
-        return em.bitcast(value, ty) if value.ty != ty else value
 
     def _on_store(self, stmt: n.Store) -> None:
         em = self.em
@@ -357,11 +284,6 @@ class _Phase(Versions):
         if guard is not None:
             pointer = em.select(guard, pointer, self.dummy)
         em.store(value, pointer)
-
-    def _to_memory(self, value: Val, dtype: object) -> Val:
-        if dtype == dtypes.BOOL:
-            return self.em.zext(value, BYTE.with_lanes(value.ty.lanes))
-        return value
 
     # ---- reductions -----------------------------------------------------------------------
     def _on_open(self, stmt: n.Open) -> None:
@@ -476,16 +398,8 @@ def _moved(loop: n.Loop) -> tuple[n.Load, n.Store] | None:
     return (load, store) if side_by_side and store.value == value else None
 
 
-def _like(em: Emitter, value: Val, other: Val) -> Val:
-    return em.splat(value, other.ty.lanes) if other.ty.lanes > 1 else value
-
-
 def _plus(em: Emitter, a: Val | None, b: Val) -> Val:
     return b if a is None else em.add(a, b)
-
-
-def _raw(ty: Ty, swapped: bool) -> Ty:
-    return ty.as_int if swapped and ty.kind == "f" else ty
 
 
 def _ones(em: Emitter, ty: Ty) -> Val:

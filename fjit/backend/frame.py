@@ -13,12 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fjit.backend.accumulate import WORD, Accumulator, Lanewise, ordered, virtual_lanes
-from fjit.backend.emitter import Emitter, Ty, Val
+from fjit.backend.emitter import PTR, Emitter, Ty, Val
+from fjit.backend.statements import Statements
 from fjit.lower import nest as n
 from fjit.target import CpuTarget
 
-PTR = Ty("p", 64)
-FLAG = Ty("i", 1)
 MAX_UNROLLED = 8
 MOST_STRIPS = 4
 """Masked vectors that a short loop may take."""
@@ -36,20 +35,17 @@ class Copy:
     accs: dict[int, Accumulator | Lanewise]
 
 
-class Frame:
+class Frame(Statements):
     """The function of one phase under construction."""
 
     def __init__(self, nest: n.Nest, lanes: int, target: CpuTarget, narrow: int = 0) -> None:
-        self.nest = nest
-        self.fences = target.architecture == "x86_64"  # where streaming stores need a fence
         hardware_half = "f16c" in target.requires or target.architecture == "aarch64"
+        hardware_scale = "avx512vl" in target.requires
+        em = Emitter(hardware_half=hardware_half, hardware_scale=hardware_scale)
+        super().__init__(nest, em)
+        self.fences = target.architecture == "x86_64"  # where streaming stores need a fence
         self.lanes = lanes
         self.narrow = narrow or lanes  # lanes of the ends of loops without sums
-        hardware_scale = "avx512vl" in target.requires
-        self.em = Emitter(hardware_half=hardware_half, hardware_scale=hardware_scale)
-        self.entry: list[str] = []
-        self.values: dict[int, Val] = {}
-        self.axes: dict[str, Val] = {}
         self.vector: str | None = None
         self.mask: Val | None = None
         self.copy = 0
@@ -62,10 +58,8 @@ class Frame:
         self.counters: dict[int, Val] = {}
         self.slots: dict[int, Val] = {}
         self.pointers: dict[int, Val] = {}
-        self.blocks = 0
         self.streaming = False  # whether stores that may go past the caches do
         self.streams = False
-        self.granted: frozenset[n.Value] = frozenset()  # conditions that are known to hold
         self.opens: list[n.Open] = []
         self.plan_copies: dict[int, int] = {}
         self.scans: set[int] = set()
@@ -117,17 +111,6 @@ class Frame:
                     elif isinstance(inner, n.Scan):
                         self.scans.add(inner.acc)
 
-    def _alloca(self, ty: Ty, count: int = 1) -> Val:
-        name = self.em.fresh("var")
-        self.entry.append(f"  {name} = alloca {ty}, i64 {count}, align 64")
-        return Val(PTR, name)
-
-    def _set(self, place: Val, value: Val) -> None:
-        self.em.stmt(f"store {value.ty} {value.ref}, ptr {place.ref}")
-
-    def _read(self, place: Val, ty: Ty) -> Val:
-        return self.em.inst(ty, f"load {ty}, ptr {place.ref}")
-
     def _word(self, index: int, ty: Ty) -> Val:
         """An entry of the argument table, read at entry."""
         at = self.em.fresh("at")
@@ -160,10 +143,6 @@ class Frame:
         self.pointers[buffer] = pointer
         return pointer
 
-    def _label(self, text: str) -> str:
-        self.blocks += 1
-        return f"{text}{self.blocks}"
-
     def _report(self) -> None:
         """Set the status word's bits if an error was met."""
         em = self.em
@@ -179,52 +158,6 @@ class Frame:
             em.call("llvm.x86.sse.sfence", None)
 
     # ---- loops ----------------------------------------------------------------------------
-    def _while(self, counter: Val, stop: Val, step: Val | int) -> tuple[Val, str, str]:
-        """Open `while counter < stop`; gives the counter's value, and labels to close it with."""
-        em = self.em
-        head, body, done = self._label("loop"), self._label("body"), self._label("exit")
-        em.br(head)
-        em.label(head)
-        now = self._read(counter, WORD)
-        em.cond_br(em.icmp("slt", now, stop), body, done)
-        em.label(body)
-        return now, head, done
-
-    def _next(
-        self,
-        counter: Val,
-        now: Val,
-        step: int,
-        labels: tuple[str, str],
-        quits: Val | None = None,
-        stop: Val | None = None,
-    ) -> None:
-        """Go on with the next step, or behind the last one if `quits`."""
-        em = self.em
-        following = em.add(now, em.const(WORD, step))
-        if quits is not None and stop is not None:
-            following = em.select(quits, stop, following)
-        self._set(counter, following)
-        em.br(labels[0])
-        em.label(labels[1])
-
-    def _smaller(self, a: Val, b: Val) -> Val:
-        return self.em.select(self.em.icmp("slt", a, b), a, b)
-
-    def _larger(self, a: Val, b: Val) -> Val:
-        return self.em.select(self.em.icmp("slt", a, b), b, a)
-
-    def _bounds(self, loop: n.Loop) -> tuple[Val, Val]:
-        em = self.em
-        start, stop = em.const(WORD, 0), self.slot(loop.extent)
-        if loop.start is not None:
-            assert loop.stop is not None
-            start = self.linear(loop.start)[0]
-            stop = self._smaller(em.add(start, stop), self.slot(loop.stop))
-        if loop.cell is not None:
-            stop = self._smaller(stop, em.load(WORD, self.pointer(loop.cell)))
-        return start, stop
-
     def _parallel(self, loop: n.Loop) -> None:
         em = self.em
         stop = Val(WORD, "%end")
@@ -241,15 +174,6 @@ class Frame:
         if quick:
             self._advance(loop, places)
         self._next(counter, now, 1, (labels[0], labels[1]))
-
-    def _decoded(self, loop: n.Loop, task: Val) -> dict[str, Val]:
-        """The axes of a task."""
-        em, axes, rest = self.em, dict[str, Val](), task
-        for axis, extent in reversed(loop.decode[1:]):
-            size = self._larger(self.slot(extent), em.const(WORD, 1))  # of no tasks
-            axes[axis] = em.urem(rest, size)
-            rest = em.udiv(rest, size)
-        return axes | {axis: rest for axis, _ in loop.decode[:1]}
 
     def _counters(self, loop: n.Loop, begin: Val) -> dict[str, Val]:
         """Where the axes of short tasks are counted, set to those of the first one.
@@ -459,11 +383,3 @@ class Frame:
             for copy in self.copies:
                 self._enter(copy)
                 self.statement(stmt)
-
-    def statement(self, stmt: n.Stmt) -> None:
-        """Emit one statement."""
-        raise NotImplementedError
-
-    def linear(self, linear: n.Linear, itemsize: int = 1) -> tuple[Val, Val | None]:
-        """A position or address as a scalar and a vector part."""
-        raise NotImplementedError

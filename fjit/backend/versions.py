@@ -13,7 +13,8 @@ from typing import Final
 
 from fjit.backend.accumulate import WORD
 from fjit.backend.emitter import Val
-from fjit.backend.frame import FLAG, Frame
+from fjit.backend.frame import Frame
+from fjit.backend.statements import FLAG
 from fjit.lower import nest as n
 
 CACHE_LINE: Final = 64

@@ -1,0 +1,207 @@
+"""What statements of a nest mean on every machine, and the control flow around them.
+
+Takes statements, writes them on registers that a subclass keeps: how a loop is spread over lanes or
+threads, how memory is reached and how reductions end is left to it. Invariant: values are those of
+backend/scalar.py, whatever the machine.
+
+    %2 = add.f32,f32 %0 %1      values[2] = scalar.emit(em, "add", ..., values[0], values[1])
+"""
+
+from __future__ import annotations
+
+from fjit.backend import scalar
+from fjit.backend.emitter import I1, I64, PTR, Emitter, Ty, Val
+from fjit.backend.faults import faults
+from fjit.core import dtypes
+from fjit.lower import nest as n
+from fjit.lower.build import NEGATIVE_POWER
+
+WORD = I64  # sizes, positions and addresses
+FLAG = I1  # conditions
+BYTE = Ty("i", 8)
+
+
+class Statements:
+    """A function under construction: its registers, its stack slots and its blocks."""
+
+    def __init__(self, nest: n.Nest, em: Emitter) -> None:
+        self.nest, self.em = nest, em
+        self.entry: list[str] = []
+        self.values: dict[int, Val] = {}
+        self.axes: dict[str, Val] = {}
+        self.granted: frozenset[n.Value] = frozenset()  # conditions that are known to hold
+        self.blocks = 0
+
+    # ---- what a machine says --------------------------------------------------------------------
+    def slot(self, slot: n.Slot) -> Val:
+        """A run-time integer."""
+        raise NotImplementedError
+
+    def pointer(self, buffer: int) -> Val:
+        """A buffer's address."""
+        raise NotImplementedError
+
+    def flag(self, bad: Val, code: int) -> None:
+        """Set bits of the status word if any wanted lane is bad."""
+        raise NotImplementedError
+
+    def linear(self, linear: n.Linear, itemsize: int = 1) -> tuple[Val, Val | None]:
+        """A position or address as a scalar and a vector part."""
+        raise NotImplementedError
+
+    # ---- statements -----------------------------------------------------------------------------
+    def statement(self, stmt: n.Stmt) -> None:
+        """Emit one statement; a missing row is a KeyError naming its class."""
+        getattr(self, f"_on_{type(stmt).__name__.lower()}")(stmt)
+
+    def _on_const(self, stmt: n.Const) -> None:
+        ty = scalar.register_type(stmt.dtype, 1)
+        self.values[stmt.out] = self.em.const(ty, stmt.value.item())
+
+    def _on_let(self, stmt: n.Let) -> None:
+        args = tuple(self.values[a] for a in stmt.args)
+        if stmt.op == "select" and stmt.args[0] in self.granted:
+            self.values[stmt.out] = args[1]
+            return
+        if stmt.op == "pow" and stmt.dtype.kind == "i":
+            self._note_negative_powers(stmt, args)
+        self.values[stmt.out] = scalar.emit(
+            self.em, stmt.op, stmt.operand_dtypes, args, stmt.dtype, stmt.fast
+        )
+
+    def _note_negative_powers(self, stmt: n.Let, args: tuple[Val, ...]) -> None:
+        """Integers to negative powers are an error in NumPy."""
+        for name, mask in faults(self.em, stmt.op, stmt.operand_dtypes, args):
+            if name == "negative_power":
+                self.flag(mask, NEGATIVE_POWER)
+
+    def _on_scalar(self, stmt: n.Scalar) -> None:
+        """A scalar argument's bits."""
+        em = self.em
+        bits = self.slot(stmt.slot)
+        ty = scalar.register_type(stmt.dtype, 1)
+        if ty.bits < 64:
+            bits = em.trunc_int(bits, Ty("i", ty.bits))
+        self.values[stmt.out] = em.bitcast(bits, ty) if ty.kind == "f" else bits
+
+    def _on_split(self, stmt: n.Split) -> None:
+        value, by = self.values[stmt.value], self.slot(stmt.by)
+        if value.ty.lanes > 1:
+            by = self.em.splat(by, value.ty.lanes)
+        self.values[stmt.out] = (
+            self.em.udiv(value, by) if stmt.op == "div" else self.em.urem(value, by)
+        )
+
+    def _on_checked(self, stmt: n.Checked) -> None:
+        em, value = self.em, self.values[stmt.value]
+        good = em.icmp("ult", value, like(em, self.slot(stmt.extent), value))
+        bad = em.not_(good)
+        if stmt.guard is not None:
+            bad = em.and_(bad, self.values[stmt.guard])
+        self.flag(bad, stmt.code)
+        self.values[stmt.out] = em.select(good, value, em.const(value.ty, 0))
+
+    # ---- numbers and memory ---------------------------------------------------------------------
+    def _times(self, value: Val, factor: n.Slot | int, itemsize: int) -> Val:
+        em = self.em
+        if isinstance(factor, n.Slot):
+            return em.mul(value, like(em, self.slot(factor), value))
+        if factor in (n.UNIT, n.BACK):
+            size = itemsize if factor == n.UNIT else -itemsize
+            return value if size == 1 else em.mul(value, em.const(value.ty, size))
+        return value if factor == 1 else em.neg(value)
+
+    def _from_memory(self, value: Val, stmt: n.Load) -> Val:
+        em = self.em
+        if stmt.swapped and value.ty.bits > 8:
+            value = em.intrinsic("bswap", value.ty, value)
+        ty = scalar.register_type(stmt.dtype, value.ty.lanes)
+        if stmt.dtype == dtypes.BOOL:
+            return em.icmp("ne", value, em.const(value.ty, 0))
+        return em.bitcast(value, ty) if value.ty != ty else value
+
+    def _to_memory(self, value: Val, dtype: object) -> Val:
+        if dtype == dtypes.BOOL:
+            return self.em.zext(value, BYTE.with_lanes(value.ty.lanes))
+        return value
+
+    # ---- control flow ---------------------------------------------------------------------------
+    def _alloca(self, ty: Ty, count: int = 1) -> Val:
+        name = self.em.fresh("var")
+        self.entry.append(f"  {name} = alloca {ty}, i64 {count}, align 64")
+        return Val(PTR, name)
+
+    def _set(self, place: Val, value: Val) -> None:
+        self.em.stmt(f"store {value.ty} {value.ref}, ptr {place.ref}")
+
+    def _read(self, place: Val, ty: Ty) -> Val:
+        return self.em.inst(ty, f"load {ty}, ptr {place.ref}")
+
+    def _label(self, text: str) -> str:
+        self.blocks += 1
+        return f"{text}{self.blocks}"
+
+    def _while(self, counter: Val, stop: Val, step: Val | int) -> tuple[Val, str, str]:
+        """Open `while counter < stop`; gives the counter's value, and labels to close it with."""
+        em = self.em
+        head, body, done = self._label("loop"), self._label("body"), self._label("exit")
+        em.br(head)
+        em.label(head)
+        now = self._read(counter, WORD)
+        em.cond_br(em.icmp("slt", now, stop), body, done)
+        em.label(body)
+        return now, head, done
+
+    def _next(
+        self,
+        counter: Val,
+        now: Val,
+        step: int,
+        labels: tuple[str, str],
+        quits: Val | None = None,
+        stop: Val | None = None,
+    ) -> None:
+        """Go on with the next step, or behind the last one if `quits`."""
+        em = self.em
+        following = em.add(now, em.const(WORD, step))
+        if quits is not None and stop is not None:
+            following = em.select(quits, stop, following)
+        self._set(counter, following)
+        em.br(labels[0])
+        em.label(labels[1])
+
+    def _smaller(self, a: Val, b: Val) -> Val:
+        return self.em.select(self.em.icmp("slt", a, b), a, b)
+
+    def _larger(self, a: Val, b: Val) -> Val:
+        return self.em.select(self.em.icmp("slt", a, b), b, a)
+
+    def _bounds(self, loop: n.Loop) -> tuple[Val, Val]:
+        em = self.em
+        start, stop = em.const(WORD, 0), self.slot(loop.extent)
+        if loop.start is not None:
+            assert loop.stop is not None
+            start = self.linear(loop.start)[0]
+            stop = self._smaller(em.add(start, stop), self.slot(loop.stop))
+        if loop.cell is not None:
+            stop = self._smaller(stop, em.load(WORD, self.pointer(loop.cell)))
+        return start, stop
+
+    def _decoded(self, loop: n.Loop, task: Val) -> dict[str, Val]:
+        """The axes of a task."""
+        em, axes, rest = self.em, dict[str, Val](), task
+        for axis, extent in reversed(loop.decode[1:]):
+            size = self._larger(self.slot(extent), em.const(WORD, 1))  # of no tasks
+            axes[axis] = em.urem(rest, size)
+            rest = em.udiv(rest, size)
+        return axes | {axis: rest for axis, _ in loop.decode[:1]}
+
+
+def like(em: Emitter, value: Val, other: Val) -> Val:
+    """A scalar with as many lanes as another value."""
+    return em.splat(value, other.ty.lanes) if other.ty.lanes > 1 else value
+
+
+def raw(ty: Ty, swapped: bool) -> Ty:
+    """The type that is loaded: bytes in the other order are swapped as integers."""
+    return ty.as_int if swapped and ty.kind == "f" else ty
