@@ -44,6 +44,7 @@ class Accumulator:
         lanes: int,
         unroll: int,
         fast: str = "",
+        registers: int = 0,
     ) -> None:
         self.em, self.entry, self.fast = em, entry, fast
         self.op, self.dtype, self.lanes = op, dtype, lanes
@@ -53,7 +54,7 @@ class Accumulator:
         self.copies = unroll
         self.registers = unroll
         if self.ordered:
-            self.registers = max(1, virtual_lanes(dtype) // lanes)
+            self.registers = registers or max(1, virtual_lanes(dtype) // lanes)
         self.dynamic = unroll % self.registers != 0
         self.start: object = 0
         self.ty = scalar.register_type(dtype, lanes)
@@ -62,7 +63,7 @@ class Accumulator:
         self.places = self._slots(self.index, unroll) if op.startswith("arg") else []
         self.wide: list[list[Val]] = []
         if self.blocked:
-            self.target = 16 if dtype != F64 else 8
+            self.target = registers or (16 if dtype != F64 else 8)
             count = max(1, self.target // lanes)
             words = 2 if dtype == F64 else 1
             wide = DOUBLE.with_lanes(min(lanes, self.target))
@@ -87,10 +88,10 @@ class Accumulator:
             self._put(slot, value)
 
     def _put(self, slot: Val, value: Val) -> None:
-        self.em.stmt(f"store {value.ty} {value.ref}, ptr {slot.ref}, align {_align(value.ty)}")
+        self.em.store(value, slot, _align(value.ty))
 
     def _get(self, slot: Val, ty: Ty) -> Val:
-        return self.em.inst(ty, f"load {ty}, ptr {slot.ref}, align {_align(ty)}")
+        return self.em.load(ty, slot, _align(ty))
 
     # ---- life ---------------------------------------------------------------------------------
     def open(self, start: object) -> None:

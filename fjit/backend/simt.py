@@ -1,0 +1,471 @@
+"""The GPU emitter: a loop nest becomes kernels, tasks spread over blocks and steps over threads.
+
+Takes a `Nest` and the size of its vector loops' steps, gives LLVM IR of one kernel per phase,
+
+    void phase0(ptr status, ptr b0, ..., i64 s0, ...)
+
+A task belongs to `ntid.x` threads in each of `nctaid.x` blocks; `ntid.y` tasks share a block and
+blocks take tasks `nctaid.y * ntid.y` apart. A thread takes `unit` elements side by side, with one
+access where memory is aligned. Statements outside vector loops are run by all threads of a task,
+their stores by one. Invariant: which thread takes an element depends on extents alone, and all
+threads of a block reach every barrier.
+
+    parallel task < n           for (t = ctaid.y; t < n; t += nctaid.y)
+      open a0                     a0 = 0
+      vector i < m                for (i = tid.x; i < m; i += ntid.x)
+        update a0 x[t, i]           a0 += x[t, i]
+      %1 = close a0               a0 = sum of the threads' a0
+      store y[t] %1               if (tid.x == 0) y[t] = a0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fjit.backend import scalar
+from fjit.backend.accumulate import Lanewise
+from fjit.backend.emitter import GLOBAL, I32, I64, Emitter, Ty, Val
+from fjit.backend.spread import Spread, holds, spread_of, vector_loops
+from fjit.backend.statements import FLAG, WORD, Statements, raw
+from fjit.backend.thread_accumulate import ThreadAccumulator, counted_before
+from fjit.backend.threads_ir import EXCHANGE, Threads
+from fjit.core.meanings import start_value
+from fjit.lower import nest as n
+
+
+def emit(nest: n.Nest) -> tuple[str, list[str]]:
+    """LLVM IR of a kernel's phases, named phase0, phase1, ..., and these names."""
+    parts: list[str] = []
+    helpers: dict[str, str] = {}
+    declares: dict[str, str] = {}
+    names, exchanges = [], False
+    for number, phase in enumerate(nest.phases):
+        kernel = _Kernel(nest, phase.loop)
+        names.append(f"phase{number}")
+        parts.append(kernel.run(names[-1]))
+        helpers.update(kernel.em.helpers)
+        declares.update(kernel.em.declares)
+        exchanges |= kernel.threads.exchanges
+    if exchanges:
+        parts.insert(0, EXCHANGE)
+    return "\n".join([*parts, *helpers.values(), *declares.values()]) + "\n", names
+
+
+class _Kernel(Statements):
+    """One phase under construction."""
+
+    def __init__(self, nest: n.Nest, loop: n.Loop) -> None:
+        super().__init__(nest, Emitter(hardware_half=True, gpu=True))
+        self.loop = loop
+        self.spread: Spread = spread_of(nest, loop)
+        self.em.lines = self.entry
+        self.threads = Threads(self.em, self._label, self._alloca)
+        self.accs: dict[int, ThreadAccumulator | Lanewise] = {}
+        self.shared = {s.acc for v in vector_loops(loop) for s in v.body if isinstance(s, n.Update)}
+        self.scans = {s.acc for v in vector_loops(loop) for s in v.body if isinstance(s, n.Scan)}
+        self.counters: dict[int, Val] = {}
+        self.kept: dict[n.Value, tuple[Val, Val]] = {}
+        self.vector: str | None = None
+        self.mask: Val | None = None
+        self.wide: dict[n.Value, Val] = {}
+        self.pending: dict[int, list[Val]] | None = None
+        self.copy = 0
+
+    def run(self, name: str) -> str:
+        """The text of the kernel."""
+        em, threads = self.em, self.threads
+        wide = em.zext(threads.width, WORD)
+        start = em.mul(em.zext(threads.block[0], WORD), wide)
+        self.lane = em.add(start, em.zext(threads.x, WORD))
+        self.lanes = em.mul(em.zext(threads.blocks[0], WORD), wide)
+        self.first = em.icmp("eq", self.lane, em.const(WORD, 0))
+        high, row = em.zext(threads.height, WORD), em.zext(threads.block[1], WORD)
+        self.offset = em.zext(threads.y, WORD)
+        self.begin = em.mul(row, high)
+        self.step = em.mul(em.zext(threads.blocks[1], WORD), high)
+        self.place = em.add(self.begin, self.offset)  # of the task among those that run at once
+        body: list[str] = []
+        em.lines = body
+        for stmt in self.nest.entry:
+            self.statement(stmt)
+        self._tasks(self.loop)
+        em.ret()
+        em.lines = ["entry:", *self.entry, "  br label %start", "start:", *body]
+        buffers = [(GLOBAL, f"b{k}") for k in range(len(self.nest.buffers))]
+        slots = [(WORD, f"s{k}") for k in range(len(self.nest.slots))]
+        return em.define(name, [(GLOBAL, "status"), *buffers, *slots])
+
+    # ---- arguments ------------------------------------------------------------------------------
+    def slot(self, slot: n.Slot) -> Val:
+        """A run-time integer."""
+        return Val(WORD, f"%s{slot.number}")
+
+    def pointer(self, buffer: int) -> Val:
+        """A buffer's address; private memory is offset by the task's place."""
+        info, whole = self.nest.buffers[buffer], Val(GLOBAL, f"%b{buffer}")
+        if info.kind != "private":
+            return whole
+        assert info.size is not None
+        return self.em.gep(whole, self.em.mul(self.slot(info.size), self.place))
+
+    def flag(self, bad: Val, code: int) -> None:
+        """Set bits of the status word if this thread's element is wanted and bad."""
+        em = self.em
+        bad = em.and_(bad, self.live if self.mask is None else self.mask)
+
+        def set_bits() -> None:
+            em.inst(WORD, f"atomicrmw or {GLOBAL} %status, i64 {code} monotonic")
+
+        self._when(bad, set_bits)
+
+    def linear(self, linear: n.Linear, itemsize: int = 1) -> tuple[Val, Val | None]:
+        """A position or address: there is no vector part."""
+        em = self.em
+        base = em.const(WORD, 0) if linear.offset is None else self.slot(linear.offset)
+        for term, factor in linear.terms:
+            if term[0] == "%":
+                value = self.values[int(term[1:])]
+            elif term[0] == "c" and term != "chunk":
+                value = self._read(self.counters[int(term[1:])], WORD)
+            else:
+                value = self.axes[term]
+            base = em.add(base, self._times(value, factor, itemsize))
+        return base, None
+
+    # ---- loops ----------------------------------------------------------------------------------
+    def _when(self, condition: Val, body: Callable[[], None]) -> None:
+        """Run what a condition of this thread guards."""
+        em, inside, done = self.em, self._label("then"), self._label("end")
+        em.cond_br(condition, inside, done)
+        em.label(inside)
+        body()
+        em.br(done)
+        em.label(done)
+
+    def _loop(self, start: Val, stop: Val, step: Val, body: Callable[[Val], None]) -> None:
+        """for (k = start; k < stop; k += step) body(k)."""
+        em, counter = self.em, self._alloca(WORD)
+        self._set(counter, start)
+        now, head, done = self._while(counter, stop, step)
+        body(now)
+        self._set(counter, em.add(now, step))
+        em.br(head)
+        em.label(done)
+
+    def _tasks(self, loop: n.Loop) -> None:
+        """Tasks a grid apart; the last rows of a block may be beyond the last task."""
+        em, stop = self.em, self.slot(loop.extent)
+        if loop.cell is not None:
+            stop = self._smaller(stop, em.load(WORD, self.pointer(loop.cell), 8))
+
+        def task(first: Val) -> None:
+            wanted = em.add(first, self.offset)
+            self.live = em.icmp("slt", wanted, stop)
+            last = em.sub(stop, em.const(WORD, 1))
+            self.axes.update(self._decoded(loop, em.select(self.live, wanted, last)))
+            self.body(loop.body)
+
+        self._loop(self.begin, stop, self.step, task)
+
+    def body(self, stmts: list[n.Stmt]) -> None:
+        """Emit statements in order."""
+        for stmt in stmts:
+            self.statement(stmt)
+
+    def _on_loop(self, loop: n.Loop) -> None:
+        start, stop = self._bounds(loop)
+        if loop.kind != "vector":
+            self._sequential(loop, start, stop)
+            return
+        self.vector = loop.axis
+        if self.spread.lockstep and holds(loop, n.Scan, n.Append, n.Advance):
+            self._together(loop, start, stop)
+        else:
+            stop = self.em.select(self.live, stop, start)
+            self._strided(loop, start, stop)
+        self.vector = None
+        if any(self._is_scratch(s.buffer) for s in loop.body if isinstance(s, n.Store)):
+            self.threads.barrier()
+
+    def _is_scratch(self, buffer: int) -> bool:
+        return self.nest.buffers[buffer].kind in ("private", "shared")
+
+    def _sequential(self, loop: n.Loop, start: Val, stop: Val) -> None:
+        def step(now: Val) -> None:
+            self.axes[loop.axis] = now
+            self.body(loop.body)
+
+        self._loop(start, stop, self.em.const(WORD, 1), step)
+
+    def _together(self, loop: n.Loop, start: Val, stop: Val) -> None:
+        """All threads take a step together, and those beyond the end have nothing to add."""
+        em = self.em
+
+        def step(now: Val) -> None:
+            at = em.add(now, self.lane)
+            inside = em.icmp("slt", at, stop)
+            self.mask = em.and_(inside, self.live)
+            self.axes[loop.axis] = em.select(inside, at, em.sub(stop, em.const(WORD, 1)))
+            self.kept = {}
+            self.body(loop.body)
+            self._flush(loop)
+            self.mask = None
+
+        self._loop(start, stop, self.lanes, step)
+
+    def _strided(self, loop: n.Loop, start: Val, stop: Val) -> None:
+        """Each thread takes `unit` elements side by side, then threads the rest one by one."""
+        em, unit = self.em, self.spread.unit
+        nothing = em.const(WORD, 0)
+        if unit == 1 or holds(loop, n.Loop):
+            self._elements(loop, em.add(start, self.lane), stop)
+            return
+        count = self._larger(em.sub(stop, start), nothing)
+        groups = em.lshr(count, em.const(WORD, unit.bit_length() - 1))
+        wide = self._wide_accesses(loop)
+
+        def groups_of(accesses: dict[int, n.Load | n.Store]) -> None:
+            def group(number: Val) -> None:
+                first = em.add(start, em.mul(number, em.const(WORD, unit)))
+                self._group(loop, first, accesses)
+
+            self._loop(self.lane, groups, self.lanes, group)
+
+        if wide:
+            aligned, apart, done = (self._label(k) for k in ("aligned", "apart", "groups"))
+            em.cond_br(self._aligned(loop, wide, start), aligned, apart)
+            em.label(aligned)
+            groups_of(wide)
+            em.br(done)
+            em.label(apart)
+            groups_of({})
+            em.br(done)
+            em.label(done)
+        else:
+            groups_of({})
+        rest = em.add(start, em.mul(groups, em.const(WORD, unit)))
+        self._elements(loop, em.add(rest, self.lane), stop)
+
+    def _elements(self, loop: n.Loop, first: Val, stop: Val) -> None:
+        def element(at: Val) -> None:
+            self.axes[loop.axis] = at
+            self.body(loop.body)
+            self._flush(loop)
+
+        self._loop(first, stop, self.lanes, element)
+
+    def _flush(self, loop: n.Loop) -> None:
+        """Move what the steps of ordered sums came to into their wider words."""
+        for stmt in loop.body:
+            if isinstance(stmt, n.Update):
+                self.accs[stmt.acc].flush()
+
+    # ---- elements side by side ------------------------------------------------------------------
+    def _wide_accesses(self, loop: n.Loop) -> dict[int, n.Load | n.Store]:
+        """Loads and stores of a vector loop whose elements lie side by side, by identity."""
+        inside = {f"%{out}" for s in loop.body for out in _outs(s)}
+        return {
+            id(s): s
+            for s in loop.body
+            if isinstance(s, n.Load | n.Store)
+            and s.guard is None
+            and not (isinstance(s, n.Load) and s.other is not None)
+            and s.at.terms.count((loop.axis, n.UNIT)) == 1
+            and not any(t in inside or t[0] == "c" and t != "chunk" for t, _ in s.at.terms)
+        }
+
+    def _aligned(self, loop: n.Loop, wide: dict[int, n.Load | n.Store], start: Val) -> Val:
+        """Whether all these accesses are of aligned addresses."""
+        em = self.em
+        self.axes[loop.axis] = start
+        bits = em.const(WORD, 0)
+        for stmt in wide.values():
+            size = stmt.dtype.itemsize
+            base = em.add(self._address(stmt.buffer), self.linear(stmt.at, size)[0])
+            low = em.const(WORD, self.spread.unit * size - 1)
+            bits = em.or_(bits, em.and_(base, low))
+        return em.icmp("eq", bits, em.const(WORD, 0))
+
+    def _address(self, buffer: int) -> Val:
+        pointer = self.pointer(buffer)
+        return self.em.inst(I64, f"ptrtoint {pointer.ty} {pointer.ref} to i64")
+
+    def _group(self, loop: n.Loop, first: Val, accesses: dict[int, n.Load | n.Store]) -> None:
+        """`unit` elements: loads, the elements one after the other, stores."""
+        em, unit = self.em, self.spread.unit
+        self.axes[loop.axis] = first
+        for stmt in accesses.values():
+            if isinstance(stmt, n.Load):
+                ty = raw(scalar.memory_type(stmt.dtype, unit), stmt.swapped)
+                pointer = em.gep(self.pointer(stmt.buffer), self.linear(stmt.at, stmt.dtype.itemsize)[0])
+                self.wide[stmt.out] = em.load(ty, pointer, unit * stmt.dtype.itemsize)
+        self.pending = {key: [] for key, s in accesses.items() if isinstance(s, n.Store)}
+        for copy in range(unit):
+            self.copy = copy
+            self.axes[loop.axis] = em.add(first, em.const(WORD, copy))
+            self.body(loop.body)
+        self._flush(loop)
+        self.axes[loop.axis] = first
+        for key, values in self.pending.items():
+            store = accesses[key]
+            vector = em.undef(values[0].ty.with_lanes(unit))
+            for lane, value in enumerate(values):
+                vector = em.insert(vector, value, lane)
+            pointer = em.gep(self.pointer(store.buffer), self.linear(store.at, store.dtype.itemsize)[0])
+            em.store(vector, pointer, unit * store.dtype.itemsize)
+        self.pending, self.wide = None, {}
+
+    # ---- memory ---------------------------------------------------------------------------------
+    def _on_position(self, stmt: n.Position) -> None:
+        self.values[stmt.out] = self.linear(stmt.linear)[0]
+
+    def _on_within(self, stmt: n.Within) -> None:
+        em, value = self.em, self.values[stmt.value]
+        low = em.const(WORD, 0) if stmt.low is None else self.slot(stmt.low)
+        below = em.icmp("slt", value, self.slot(stmt.high))
+        self.values[stmt.out] = em.and_(em.icmp("sge", value, low), below)
+
+    def _on_prefetch(self, stmt: n.Prefetch) -> None:
+        """Threads in flight hide latency."""
+
+    def _on_load(self, stmt: n.Load) -> None:
+        em = self.em
+        if stmt.out in self.wide:
+            element = em.extract(self.wide[stmt.out], self.copy)
+            self.values[stmt.out] = self._from_memory(element, stmt)
+            return
+        size = stmt.dtype.itemsize
+        pointer = em.gep(self.pointer(stmt.buffer), self.linear(stmt.at, size)[0])
+        if stmt.other is not None and stmt.choose is not None:
+            buffer, at = stmt.other
+            instead = em.gep(self.pointer(buffer), self.linear(at, size)[0])
+            pointer = em.select(self.values[stmt.choose], pointer, instead)
+        ty = raw(scalar.memory_type(stmt.dtype, 1), stmt.swapped)
+        guard = None if stmt.guard is None else self.values[stmt.guard]
+        value = em.load(ty, pointer, size) if guard is None else self._guarded(ty, pointer, guard, size)
+        self.values[stmt.out] = self._from_memory(value, stmt)
+
+    def _guarded(self, ty: Ty, pointer: Val, guard: Val, size: int) -> Val:
+        """What memory holds where the guard holds, else zero."""
+        em, place = self.em, self._alloca(ty)
+        self._set(place, em.const(ty, 0))
+        self._when(guard, lambda: self._set(place, em.load(ty, pointer, size)))
+        return self._read(place, ty)
+
+    def _on_store(self, stmt: n.Store) -> None:
+        value = self._to_memory(self.values[stmt.value], stmt.dtype)
+        if self.pending is not None and id(stmt) in self.pending:
+            self.pending[id(stmt)].append(value)
+            return
+        guard = None if stmt.guard is None else self.values[stmt.guard]
+        if self.vector is None:
+            once = self.em.and_(self.live, self.first)
+            guard = once if guard is None else self.em.and_(guard, once)
+        elif self.mask is not None:
+            guard = self.mask if guard is None else self.em.and_(guard, self.mask)
+        size = stmt.dtype.itemsize
+
+        def store() -> None:
+            at = self.linear(stmt.at, size)[0]
+            self.em.store(value, self.em.gep(self.pointer(stmt.buffer), at), size)
+
+        if guard is None:
+            store()
+        else:
+            self._when(guard, store)
+        if self.vector is None and self._is_scratch(stmt.buffer):
+            self.threads.barrier()
+
+    # ---- reductions -----------------------------------------------------------------------------
+    def _on_open(self, stmt: n.Open) -> None:
+        acc = self.accs.get(stmt.acc)
+        if acc is None and stmt.lanewise:
+            acc = Lanewise(self.em, self.entry, stmt.op, stmt.dtype, 1, 1, stmt.fast)
+        elif acc is None:
+            acc = ThreadAccumulator(
+                self.em, self.threads, stmt.op, stmt.dtype, stmt.fast, shared=stmt.acc in self.shared
+            )
+        self.accs[stmt.acc] = acc
+        start: object = start_value(stmt.op, stmt.dtype)
+        if stmt.op == "sum" and stmt.dtype.kind == "f" and stmt.acc in self.scans:
+            start = -0.0
+        acc.open(start)
+
+    def _on_update(self, stmt: n.Update) -> None:
+        em, acc = self.em, self.accs[stmt.acc]
+        mask = None if stmt.guard is None else self.values[stmt.guard]
+        if self.mask is not None:
+            mask = self.mask if mask is None else em.and_(mask, self.mask)
+        if stmt.position is None:
+            acc.update(self.values[stmt.value], mask, 0, None)
+        else:
+            assert isinstance(acc, ThreadAccumulator)
+            place = self.values[stmt.position]
+            acc.update_place(self.values[stmt.value], mask, 0, place, unsorted=True)
+        if self.vector is None and isinstance(acc, ThreadAccumulator):
+            acc.flush()
+
+    def _on_merge(self, stmt: n.Merge) -> None:
+        self.accs[stmt.acc].merge([self.values[v] for v in stmt.parts])
+
+    def _on_close(self, stmt: n.Close) -> None:
+        acc = self.accs[stmt.acc]
+        if not stmt.partial:
+            self.values[stmt.outs[0]] = acc.close()
+            return
+        for out, word in zip(stmt.outs, acc.close_words(), strict=True):
+            self.values[out] = word
+
+    def _on_scan(self, stmt: n.Scan) -> None:
+        em, acc = self.em, self.accs[stmt.acc]
+        assert isinstance(acc, ThreadAccumulator)
+        assert self.mask is not None
+        value = self.values[stmt.value]
+        start = em.const(value.ty, acc.start)  # type: ignore[arg-type]
+        self.values[stmt.out] = acc.scan_step(em.select(self.mask, value, start))
+
+    # ---- filters --------------------------------------------------------------------------------
+    def _on_count(self, stmt: n.Count) -> None:
+        em = self.em
+        if stmt.begin:
+            if stmt.counter not in self.counters:
+                self.counters[stmt.counter] = self._alloca(WORD)
+            self._set(self.counters[stmt.counter], em.const(WORD, 0))
+            return
+        count = self._read(self.counters[stmt.counter], WORD)
+        cell = self.pointer(stmt.cell)
+        self._when(self.first, lambda: em.store(count, cell, 8))
+
+    def _counted(self, guard: n.Value) -> tuple[Val, Val]:
+        """How many threads before this one a guard holds for in this step, and for how many."""
+        if guard not in self.kept:
+            assert self.mask is not None
+            wanted = self.em.and_(self.values[guard], self.mask)
+            self.kept[guard] = counted_before(self.em, self.threads, wanted)
+        return self.kept[guard]
+
+    def _on_append(self, stmt: n.Append) -> None:
+        em, value = self.em, self._to_memory(self.values[stmt.value], stmt.dtype)
+        before = self._counted(stmt.guard)[0] if self.mask is not None else em.const(WORD, 0)
+        place = em.add(self._read(self.counters[stmt.counter], WORD), before)
+        size = stmt.dtype.itemsize
+        pointer = em.gep(self.pointer(stmt.buffer), em.mul(place, em.const(WORD, size)))
+        own = self.first if self.mask is None else self.mask
+        wanted = em.and_(self.values[stmt.guard], own)
+        self._when(wanted, lambda: em.store(value, pointer, size))
+
+    def _on_advance(self, stmt: n.Advance) -> None:
+        em, counter = self.em, self.counters[stmt.counter]
+        if self.mask is not None:
+            more = self._counted(stmt.guard)[1]
+        else:
+            more = em.zext(self.values[stmt.guard], WORD)
+        self._set(counter, em.add(self._read(counter, WORD), more))
+
+
+def _outs(stmt: n.Stmt) -> tuple[n.Value, ...]:
+    out = getattr(stmt, "out", None)
+    return getattr(stmt, "outs", ()) if out is None else (out,)
+
+
+assert FLAG and I32

@@ -1,0 +1,119 @@
+"""How a phase is spread over blocks and threads: what its loops allow, and launch shapes.
+
+Takes a phase's loops and the sizes of a call, gives a `Spread` (of the loops alone, part of the
+code) and a `Launch` (of the sizes). Invariant: the threads of a task follow from extents alone, so
+that sums have one order on every device.
+
+    elementwise, 1000 x 1000 f32     4 elements a thread, 256 x 1 threads a block, 1 x 1000 blocks
+    row sums, 1000 x 1000 f32        4 elements a thread, 256 x 1 threads a block, 1 x 1000 blocks
+    row sums, 10^6 x 3 f32           1 x 128 threads a block: 128 rows
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from fjit.lower import nest as n
+
+ACCESS: Final = 16
+"""Bytes of the widest access of a thread."""
+MOST_COPIED: Final = 200
+"""Statements that the elements of a thread, one after the other, may come to."""
+THREADS: Final = 256
+WARP: Final = 32
+MOST_HIGH: Final = 65_535
+MOST_WIDE: Final = 4_096
+"""Blocks side by side: each takes several steps beyond that."""
+
+
+class Spread(NamedTuple):
+    """What a phase's loops allow: elements side by side, blocks of one task, steps together."""
+
+    unit: int
+    wide: bool  # whether several blocks may share a task
+    lockstep: bool  # whether all threads of a block have to take each step together
+
+
+class Launch(NamedTuple):
+    """Blocks and threads along x (of a task) and y (tasks)."""
+
+    grid: tuple[int, int]
+    block: tuple[int, int]
+
+    @property
+    def places(self) -> int:
+        """How many tasks run at once: private memory is as many."""
+        return self.grid[1] * self.block[1]
+
+
+def vector_loops(loop: n.Loop) -> Iterator[n.Loop]:
+    """The vector loops of a phase, outermost ones."""
+    for stmt in loop.body:
+        if isinstance(stmt, n.Loop):
+            yield from (stmt,) if stmt.kind == "vector" else vector_loops(stmt)
+
+
+def holds(loop: n.Loop, *kinds: type) -> bool:
+    """Whether there is a statement of some kind in a loop, however deep."""
+    return any(
+        isinstance(s, kinds) or (isinstance(s, n.Loop) and holds(s, *kinds)) for s in loop.body
+    )
+
+
+def spread_of(nest: n.Nest, loop: n.Loop) -> Spread:
+    """How the phase of a parallel loop may be spread."""
+    loops = list(vector_loops(loop))
+    lockstep = holds(loop, n.Scan, n.Append, n.Advance)
+    shares = any(isinstance(s, n.Update) for v in loops for s in v.body)
+    wide = not (lockstep or shares or _scratch_outside(nest, loop.body)) and _one_space(nest, loops)
+    longest = max((len(v.body) for v in loops), default=1)
+    unit = 1 if lockstep else max(1, ACCESS // max(_narrow(nest, loops), 1))
+    while unit > 1 and unit * longest > MOST_COPIED:
+        unit //= 2
+    return Spread(unit, wide, lockstep)
+
+
+def _narrow(nest: n.Nest, loops: Sequence[n.Loop]) -> int:
+    """The widest item of what vector loops access: elements side by side are one access of it."""
+    sizes = [s.dtype.itemsize for v in loops for s in v.body if isinstance(s, n.Load | n.Store)]
+    return max(sizes, default=nest.width)
+
+
+def _scratch_outside(nest: n.Nest, stmts: Sequence[n.Stmt]) -> bool:
+    """Whether private memory is written outside vector loops, by one thread."""
+    for stmt in stmts:
+        if isinstance(stmt, n.Store) and nest.buffers[stmt.buffer].kind == "private":
+            return True
+        if isinstance(stmt, n.Loop) and stmt.kind != "vector" and _scratch_outside(nest, stmt.body):
+            return True
+    return False
+
+
+def _one_space(nest: n.Nest, loops: Sequence[n.Loop]) -> bool:
+    """Whether a thread that reads private memory has written it: all loops walk alike."""
+    if not any(b.kind == "private" for b in nest.buffers):
+        return True
+    return len({(v.extent, v.start, v.stop) for v in loops}) <= 1
+
+
+def launch_of(spread: Spread, tasks: int, extents: Sequence[int], most: int = THREADS) -> Launch:
+    """The launch of so many tasks whose vector loops have these extents.
+
+    `most` is how many threads of a block the registers of a multiprocessor hold.
+    """
+    steps = -(-max(extents, default=1) // spread.unit)
+    wide = _power(min(max(steps, 1), most))
+    if spread.lockstep:
+        wide = max(wide, WARP)
+    high = 1
+    if not spread.lockstep and (wide <= WARP or spread.wide):
+        high = max(1, (THREADS if spread.wide else 4 * WARP) // wide)
+        high = max(high, WARP // wide)
+    blocks = min(-(-steps // wide), MOST_WIDE) if spread.wide else 1
+    return Launch((max(blocks, 1), min(-(-tasks // high), MOST_HIGH)), (wide, high))
+
+
+def _power(count: int) -> int:
+    """The least power of two that is no less."""
+    return 1 << max(count - 1, 0).bit_length()
