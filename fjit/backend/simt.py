@@ -24,7 +24,8 @@ from collections.abc import Callable
 
 from fjit.backend import scalar
 from fjit.backend.accumulate import Lanewise
-from fjit.backend.emitter import GLOBAL, I32, I64, Emitter, Ty, Val
+from fjit.backend.emitter import I32, I64, Emitter, Ty, Val
+from fjit.backend.values import GLOBAL
 from fjit.backend.spread import Spread, holds, spread_of, vector_loops
 from fjit.backend.statements import FLAG, WORD, Statements, raw
 from fjit.backend.thread_accumulate import ThreadAccumulator, counted_before

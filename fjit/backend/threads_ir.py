@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fjit.backend.emitter import I32, I64, SHARED, Emitter, Ty, Val
+from fjit.backend.emitter import I32, I64, Emitter, Ty, Val
+from fjit.backend.values import SHARED
 
 Words = tuple[Val, ...]
 Combine = Callable[[Words, Words], Words]
