@@ -60,6 +60,10 @@ class UnsupportedError(Refusal, FjitTypeError):
     """A dtype, function or argument that fjit does not handle, with what to use instead."""
 
 
+class MissingPackageError(FjitError, ImportError):
+    """An optional package is needed for what was asked, and is not installed."""
+
+
 class InternalError(FjitError):
     """A bug in fjit: an invariant of the program, plan or code generator does not hold."""
 

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from fjit.backend import toolkit
+
 GOLDEN = Path(__file__).parent / "golden"
 ADVICE = "run `make golden`, then review the difference like code"
 
@@ -36,10 +38,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    marked = [item for item in items if item.get_closest_marker("gpu")]
-    if marked and not gpu_present():
-        for item in marked:
-            item.add_marker(pytest.mark.skip(reason="no NVIDIA driver with a device"))
+    """Skip, by marker and with the reason, what this machine has not the means for."""
+    for marker, absent, reason in (
+        ("gpu", lambda: not gpu_present(), "no NVIDIA driver with a device"),
+        ("nvvm", toolkit.missing, "pip install 'fjit[cuda]' for CUDA's compiler and linker"),
+    ):
+        marked = [item for item in items if item.get_closest_marker(marker)]
+        if marked and absent():
+            for item in marked:
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,11 +1,11 @@
-"""Machine descriptions: LLVM knows each row, and a row's level has the features it requires."""
+"""Machine descriptions: LLVM knows each row; occupancy follows CUDA's rules."""
 
 import dataclasses
 
 import pytest
 
 from fjit.runtime import jit, llvm
-from fjit.target import CPU_TARGETS, CpuTarget
+from fjit.target import CPU_TARGETS, GPU_TARGETS, KIB, CpuTarget, GpuTarget
 
 WIDE = """
 define void @twice(ptr %x, i64 %n) {
@@ -64,3 +64,59 @@ def test_required_features_are_names_llvm_knows() -> None:
     for row in CPU_TARGETS.values():
         if row.architecture == here:
             assert set(row.requires) <= known
+
+
+gpus = pytest.mark.parametrize("gpu", GPU_TARGETS.values(), ids=lambda gpu: gpu.name)
+
+
+@gpus
+def test_a_gpu_is_consistent(gpu: GpuTarget) -> None:
+    assert GPU_TARGETS[gpu.name] is gpu
+    assert gpu.compute == f"compute_{gpu.name.removeprefix('sm_')}"
+    assert gpu.dialect == ("opaque" if gpu.capability >= (10, 0) else "typed")
+    assert gpu.shared_block_bytes + gpu.shared_reserved <= gpu.shared_bytes
+    assert gpu.identity().split()[1] == gpu.name
+
+
+# Name, registers per thread, threads per block, bytes of shared memory, and the blocks that follow
+# from the rules of CUDA's occupancy calculator, by hand.
+OCCUPANCY = [
+    ("sm_75", 32, 1024, 0, 1),
+    ("sm_75", 64, 256, 0, 4),
+    ("sm_75", 65, 256, 0, 3),
+    ("sm_75", 32, 32, 0, 16),
+    ("sm_75", 32, 64, 16 * KIB, 4),
+    ("sm_80", 32, 256, 0, 8),
+    ("sm_80", 33, 256, 0, 6),
+    ("sm_80", 64, 256, 0, 4),
+    ("sm_80", 255, 256, 0, 1),
+    ("sm_80", 128, 1024, 0, 0),
+    ("sm_80", 32, 128, 48 * KIB, 3),
+    ("sm_80", 32, 32, 0, 32),
+    ("sm_86", 40, 256, 0, 6),
+    ("sm_86", 32, 1024, 0, 1),
+    ("sm_86", 32, 64, 0, 16),
+    ("sm_89", 32, 64, 0, 24),
+    ("sm_90", 32, 128, 227 * KIB, 1),
+    ("sm_100", 168, 128, 0, 3),
+    ("sm_120", 42, 96, 0, 13),
+]
+
+
+@pytest.mark.parametrize(("name", "registers", "threads", "shared", "blocks"), OCCUPANCY)
+def test_blocks_of_a_multiprocessor(
+    name: str, registers: int, threads: int, shared: int, blocks: int
+) -> None:
+    gpu = GPU_TARGETS[name]
+    assert gpu.blocks_per_sm(registers, threads, shared) == blocks
+    warps = blocks * -(-threads // 32)
+    assert gpu.occupancy(registers, threads, shared) == warps / gpu.max_warps
+
+
+@gpus
+def test_what_no_multiprocessor_holds_has_no_block(gpu: GpuTarget) -> None:
+    assert gpu.blocks_per_sm(32, 1025) == 0
+    assert gpu.blocks_per_sm(32, 0) == 0
+    assert gpu.blocks_per_sm(256, 32) == 0
+    assert gpu.blocks_per_sm(32, 32, gpu.shared_block_bytes + 1) == 0
+    assert gpu.blocks_per_sm(32, 32, gpu.shared_block_bytes) == 1

@@ -32,6 +32,7 @@ from fjit.backend.values import (
     I32,
     I64,
     PTR,
+    SHARED,
     Ty,
     Val,
     const_text,
@@ -69,17 +70,17 @@ class Emitter(Memory):
     `lines` is public: a caller may swap in another list to emit into another block. `declares`
     maps a callee to its declaration, `helpers` a name to the text of an internal function.
     `hardware_half` says whether the target converts between float16 and float32 itself (F16C),
-    `hardware_scale` whether it multiplies by a power of two in one instruction (AVX-512).
+    `hardware_scale` whether it multiplies by a power of two in one instruction (AVX-512), `gpu`
+    whether it is an NVIDIA GPU, where some functions are libdevice's. The text is of one dialect;
+    `fjit.backend.dialect` makes the older one of it.
     """
 
     def __init__(
-        self, dialect: str = "opaque", hardware_half: bool = True, hardware_scale: bool = False
+        self, *, hardware_half: bool = True, hardware_scale: bool = False, gpu: bool = False
     ) -> None:
-        if dialect != "opaque":
-            raise ValueError(f"unknown LLVM dialect {dialect!r}; good values: 'opaque'")
-        self.dialect = dialect
         self.hardware_half = hardware_half
         self.hardware_scale = hardware_scale
+        self.gpu = gpu
         self.lines: list[str] = []
         self.declares: dict[str, str] = {}
         self.helpers: dict[str, str] = {}
@@ -87,7 +88,9 @@ class Emitter(Memory):
 
     def nested(self) -> "Emitter":
         """Start the body of a helper; it shares declarations and helpers with this function."""
-        inner = Emitter(self.dialect, self.hardware_half, self.hardware_scale)
+        inner = Emitter(
+            hardware_half=self.hardware_half, hardware_scale=self.hardware_scale, gpu=self.gpu
+        )
         inner.declares, inner.helpers = self.declares, self.helpers
         return inner
 
@@ -170,6 +173,13 @@ class Emitter(Memory):
         head = " ".join(part for part in ("define", linkage, str(ret or "void")) if part)
         tail = f" {attrs}" if attrs else ""
         return "\n".join([f"{head} @{name}({args}){tail} {{", *self.lines, "}", ""])
+
+    def shared_array(self, name: str, ty: Ty, count: int, align: int = 16) -> Val:
+        """Return a pointer to `count` elements that the threads of one GPU block share."""
+        space = f"addrspace({SHARED.space})"
+        array = f"internal {space} global [{count} x {ty}] undef, align {align}"
+        self.helpers[name] = f"@{name} = {array}\n"
+        return Val(SHARED, f"@{name}")
 
     # Constants and lanes
 

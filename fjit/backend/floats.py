@@ -51,11 +51,11 @@ def signbit(em: Emitter, a: Val) -> Val:
 
 
 def neg(em: Emitter, a: Val) -> Val:
-    """-a; any width."""
-    if a.ty.bits > 16:
+    """-a; any width. A GPU's own negation does not keep the bits of a NaN."""
+    if a.ty.bits > 16 and not em.gpu:
         return em.fneg(a)
     bits = _bits(em, a)
-    return em.bitcast(em.xor(bits, em.const(bits.ty, -1 << 15)), a.ty)
+    return em.bitcast(em.xor(bits, em.const(bits.ty, -1 << (a.ty.bits - 1))), a.ty)
 
 
 def absolute(em: Emitter, a: Val) -> Val:

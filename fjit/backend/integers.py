@@ -192,7 +192,7 @@ def _power_helper(em: Emitter, dtype: np.dtype, like: Val) -> str:
     name = f"fjit.{dtype.kind}pow.{ty.suffix}"
     if name in em.helpers:
         return name
-    body = Emitter()
+    body = em.nested()
     base, exponent = Val(ty, "%a"), Val(ty, "%b")
     zero, one = body.const(ty, 0), body.const(ty, 1)
     start = one
@@ -217,6 +217,5 @@ def _power_helper(em: Emitter, dtype: np.dtype, like: Val) -> str:
     body.cond_br(body.icmp("eq", rest, body.const(ty.element, 0)), "done", "loop")
     body.label("done")
     body.ret(Val(ty, "%more"))
-    em.declares.update(body.declares)
     em.helpers[name] = body.define(name, [(ty, "a"), (ty, "b")], "nounwind", ty, "internal")
     return name

@@ -6,7 +6,7 @@ promises more, and masked operations take scalars as vectors of one lane.
     e.load(F32.with_lanes(4), p)   ->   %v1 = load <4 x float>, ptr %p, align 1
 """
 
-from fjit.backend.values import PTR, Ty, Val, vector_text
+from fjit.backend.values import Ty, Val, vector_text
 
 
 class Memory:
@@ -24,19 +24,19 @@ class Memory:
 
     def gep(self, ptr: Val, byte_offset: Val) -> Val:
         """Return `ptr` moved by bytes; a vector of offsets gives a vector of pointers."""
-        lanes = max(ptr.ty.lanes, byte_offset.ty.lanes)
+        ty = ptr.ty.with_lanes(max(ptr.ty.lanes, byte_offset.ty.lanes))
         offset = f"{byte_offset.ty} {byte_offset.ref}"
-        return self.inst(PTR.with_lanes(lanes), f"getelementptr i8, {ptr.ty} {ptr.ref}, {offset}")
+        return self.inst(ty, f"getelementptr i8, {ptr.ty} {ptr.ref}, {offset}")
 
     def load(self, ty: Ty, ptr: Val, align: int = 1, meta: str = "") -> Val:
         """Load a scalar or contiguous lanes; `meta` is appended, such as `!nontemporal !0`."""
         tail = f", {meta}" if meta else ""
-        return self.inst(ty, f"load {ty}, ptr {ptr.ref}, align {align}{tail}")
+        return self.inst(ty, f"load {ty}, {ptr.ty} {ptr.ref}, align {align}{tail}")
 
     def store(self, val: Val, ptr: Val, align: int = 1, meta: str = "") -> None:
         """Store a scalar or contiguous lanes."""
         tail = f", {meta}" if meta else ""
-        self.stmt(f"store {val.ty} {val.ref}, ptr {ptr.ref}, align {align}{tail}")
+        self.stmt(f"store {val.ty} {val.ref}, {ptr.ty} {ptr.ref}, align {align}{tail}")
 
     def masked_load(self, ty: Ty, ptr: Val, mask: Val, passthru: Val, align: int = 1) -> Val:
         """Load the lanes whose mask is set and take the others from `passthru`."""

@@ -19,18 +19,22 @@ FLOAT_NAMES = {16: "half", 32: "float", 64: "double"}
 
 @dataclass(frozen=True, slots=True)
 class Ty:
-    """The type of an LLVM value: `kind` is "f" (float), "i" (integer) or "p" (pointer)."""
+    """The type of an LLVM value: `kind` is "f" (float), "i" (integer) or "p" (pointer).
+
+    A pointer has an address `space`: 0, or on a GPU 1 (global), 3 (shared by a block), 5 (local).
+    """
 
     kind: str
     bits: int
     lanes: int = 1
+    space: int = 0
 
     def __str__(self) -> str:
-        return _type_text(self.kind, self.bits, self.lanes)
+        return _type_text(self.kind, self.bits, self.lanes, self.space)
 
     def with_lanes(self, lanes: int) -> "Ty":
         """Return the type of `lanes` such elements."""
-        return self if lanes == self.lanes else Ty(self.kind, self.bits, lanes)
+        return self if lanes == self.lanes else Ty(self.kind, self.bits, lanes, self.space)
 
     @property
     def element(self) -> "Ty":
@@ -55,7 +59,7 @@ class Ty:
     @property
     def suffix(self) -> str:
         """The name of the type within an overloaded intrinsic: `v16f32`, `i64`, `p0`."""
-        element = "p0" if self.kind == "p" else f"{self.kind}{self.bits}"
+        element = f"{self.kind}{self.space if self.kind == 'p' else self.bits}"
         return element if self.lanes == 1 else f"v{self.lanes}{element}"
 
 
@@ -73,12 +77,13 @@ class Val(NamedTuple):
 
 I1, I8, I16, I32, I64 = (Ty("i", bits) for bits in (1, 8, 16, 32, 64))
 F16, F32, F64 = (Ty("f", bits) for bits in (16, 32, 64))
-PTR = Ty("p", 64)
+PTR, GLOBAL, SHARED, LOCAL = (Ty("p", 64, space=space) for space in (0, 1, 3, 5))
 
 
 @cache
-def _type_text(kind: str, bits: int, lanes: int) -> str:
-    element = FLOAT_NAMES[bits] if kind == "f" else f"i{bits}" if kind == "i" else "ptr"
+def _type_text(kind: str, bits: int, lanes: int, space: int) -> str:
+    pointer = f"ptr addrspace({space})" if space else "ptr"
+    element = FLOAT_NAMES[bits] if kind == "f" else f"i{bits}" if kind == "i" else pointer
     return element if lanes == 1 else f"<{lanes} x {element}>"
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from fjit.backend.emitter import F16, F32, F64, I1, I8, I32, I64, PTR, Emitter, Ty, Val
+from fjit.backend.values import GLOBAL, SHARED
 
 llvm.initialize_native_target()
 llvm.initialize_native_asmprinter()
@@ -74,9 +75,26 @@ def test_registers_are_fresh() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_unknown_dialect_is_refused() -> None:
-    with pytest.raises(ValueError, match="good values: 'opaque'"):
-        Emitter("typed")
+def test_pointers_keep_their_address_space() -> None:
+    assert (str(GLOBAL), SHARED.suffix) == ("ptr addrspace(1)", "p3")
+    assert GLOBAL.with_lanes(2).element == GLOBAL != PTR
+    e = Emitter(gpu=True)
+    place = e.gep(e.shared_array("tile", F32, 64), e.const(I64, 8))
+    e.store(e.load(F32, place, 4), Val(GLOBAL, "%p"), 4)
+    assert place.ty == SHARED
+    assert e.lines == [
+        "  %v1 = getelementptr i8, ptr addrspace(3) @tile, i64 8",
+        "  %v2 = load float, ptr addrspace(3) %v1, align 4",
+        "  store float %v2, ptr addrspace(1) %p, align 4",
+    ]
+    assert e.helpers["tile"] == (
+        "@tile = internal addrspace(3) global [64 x float] undef, align 16\n"
+    )
+
+
+def test_a_helper_is_for_the_same_target() -> None:
+    inner = Emitter(hardware_half=False, hardware_scale=True, gpu=True).nested()
+    assert (inner.hardware_half, inner.hardware_scale, inner.gpu) == (False, True, True)
 
 
 @pytest.mark.parametrize("lanes", [1, 4, 16])
