@@ -22,6 +22,7 @@ from fjit.frontend.tracer import Tracer, from_atom
 from fjit.fused import Fused
 from fjit.optimize.pipeline import optimize
 from fjit.optimize.relax import FLAGS
+from fjit.runtime.machines import TARGETS, machine_of
 
 __all__ = ["FLAGS", "FUSIONS", "TARGETS", "CacheInfo", "Choices", "Entry", "Fused", "barrier",
            "fuse", "make_program", "with_width"]  # fmt: skip
@@ -29,7 +30,6 @@ __all__ = ["FLAGS", "FUSIONS", "TARGETS", "CacheInfo", "Choices", "Entry", "Fuse
 P = ParamSpec("P")
 R = TypeVar("R")
 
-TARGETS: Final = ("auto", "cpu", "interpreter")
 FUSIONS: Final = ("auto", "max", "none")
 
 
@@ -42,8 +42,7 @@ def _checked(
     fastmath: Collection[str],
 ) -> Choices:
     """The options, or FjitValueError with the good values."""
-    if target not in TARGETS:
-        raise FjitValueError(f"target={target!r} is not known; good values: {', '.join(TARGETS)}")
+    machine_of(target)
     if not callable(fusion) and fusion not in FUSIONS:
         raise FjitValueError(
             f"fusion={fusion!r} is not known; good values: {', '.join(FUSIONS)}, or a function "
@@ -97,7 +96,9 @@ def fuse(
     Args:
         function: A function written with plain NumPy. Arguments may be arrays, numbers and nested
             tuples, lists, dicts and registered dataclasses of them.
-        target: "auto" or "cpu" for compiled kernels, "interpreter" for the reference.
+        target: "auto" or "cpu" for machine code of this processor, "cuda" for an NVIDIA GPU,
+            "cuda-emulator" for the GPU's code run here, "interpreter" for the reference. An
+            architecture may follow: "cuda:sm_90" compiles for it without a device.
         static_argnames: Parameters whose values are part of the trace (modes, axes, sizes).
         fusion: "auto" decides by cost, "max" fuses whatever is legal, "none" nothing; or a function
             from a candidate Decision to bool.

@@ -60,6 +60,10 @@ class UnsupportedError(Refusal, FjitTypeError):
     """A dtype, function or argument that fjit does not handle, with what to use instead."""
 
 
+class DriverError(FjitError, RuntimeError):
+    """A GPU was asked for, and its driver is not there or refused."""
+
+
 class MissingPackageError(FjitError, ImportError):
     """An optional package is needed for what was asked, and is not installed."""
 

@@ -56,11 +56,15 @@ Fusion = str | Callable[[Any], bool]
 
 
 class Policy(NamedTuple):
-    """What planning and lowering depend on besides a trace: keywords, and the machine's cache."""
+    """What planning and lowering depend on besides a trace: keywords, and the machine's cache.
+
+    `panels` says whether matrix products may run in panels of rows, between stages on each.
+    """
 
     fusion: Fusion = "auto"
     fastmath: frozenset[str] = frozenset()
     cache_bytes: int = 0
+    panels: bool = True
 
 
 class Stages(NamedTuple):
@@ -90,7 +94,7 @@ def planned(traced: Traced, memory: Sequence[Memory], policy: Policy) -> tuple[P
         steps = [-abs(s) for s in memory[position].strides]
         if isinstance(atom, Var):
             orders.setdefault(atom, tuple(sorted(range(len(steps)), key=steps.__getitem__)))
-    if _calls_library(program) and usable():
+    if policy.panels and _calls_library(program) and usable():
         places = zip(program.inputs, memory, strict=True)
         readable = {var for var, place in places if _is_readable(var, place)}
         program, orders = framed(program, strides, orders, readable)

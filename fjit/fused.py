@@ -62,9 +62,10 @@ from fjit.lower.build import Memory
 from fjit.report import build, lowered
 from fjit.report.report import Report
 from fjit.runtime import entry as native
-from fjit.runtime.executable import Executable, Options, address_of, clear_kernels
+from fjit.runtime.executable import Options, address_of, clear_kernels
 from fjit.runtime.host import host
 from fjit.runtime.layouts import layout_of
+from fjit.runtime.machines import machine_of
 from fjit.runtime.outputs import result_of
 from fjit.runtime.records import Record, record_of
 from fjit.runtime.refusals import Given
@@ -79,6 +80,7 @@ class Fused(native.NativeCallable):
     def __init__(self, function: Callable[..., Any], choices: Choices) -> None:
         self.function = function
         self.choices = choices
+        self.machine = machine_of(choices.target)
         self._entries: OrderedDict[tuple[Any, ...], list[Entry]] = OrderedDict()
         self._forms = Forms()
         self._lock = threading.RLock()
@@ -215,8 +217,8 @@ class Fused(native.NativeCallable):
         """The record of calls like this one, or why they go through Python."""
         if native.missing():
             return native.missing()
-        if entry.executable is None:
-            return "the target is the interpreter"
+        if entry.executable is None or not self.machine.is_host:
+            return f"the target is {self.choices.target}"
         layout = layout_of(args, keywords, call.leaves)
         if layout is None:
             return "an argument is neither an array, a number nor a plain container of them"
@@ -331,11 +333,11 @@ class Fused(native.NativeCallable):
             )
         memory = tuple(memory_of(a) for a in arguments)
         executable, made = None, None
-        if compile_code and self.choices.target != "interpreter":
+        if compile_code and self.machine.compiles:
             stages = self._forms.stages(traced, memory, self._policy())
             traced, made = stages.traced, stages.planned
             writes = apart_writes(traced, arguments) if traced.writes else ()
-            executable = Executable(stages.assembly, self._options(), writes)
+            executable = self.machine.executable(stages.assembly, self._options(), writes)
             self._compiles += executable.compiles
         self._seconds += time.perf_counter() - start
         entry = Entry(
@@ -345,7 +347,7 @@ class Fused(native.NativeCallable):
             bool(reads.effects),
             self._branches(traced, memory) if compile_code else None,
             memory,
-            Policy(self.choices.fusion, self.choices.fastmath),
+            self._policy()._replace(cache_bytes=0),
             {k: kind_of_array(c.array) for k, c in traced.captures.items()},
             bool(traced.aliases) or bool(traced.writes and traced.captures),
             made,
@@ -362,19 +364,22 @@ class Fused(native.NativeCallable):
         others = [b for b in traced.branches if b.atom not in numbers]
         program = Program(inputs, traced.program.eqns, tuple(b.atom for b in others))
         executable = None
-        if others and self.choices.target != "interpreter":
+        if others and self.machine.compiles:
             conditions = replace(traced, program=program, results=(), writes=())
-            stages = self._forms.stages(conditions, memory, Policy(cache_bytes=host().l3_bytes))
-            executable = Executable(stages.assembly, self._options())
+            stages = self._forms.stages(
+                conditions, memory, self._policy()._replace(fusion="auto", fastmath=frozenset())
+            )
+            executable = self.machine.executable(stages.assembly, self._options())
             self._compiles += executable.compiles
         return Branches(tuple(given), program, executable, tuple(b.value for b in others))
 
     def _policy(self) -> Policy:
-        return Policy(self.choices.fusion, self.choices.fastmath, host().l3_bytes)
+        choices = self.choices
+        return Policy(choices.fusion, choices.fastmath, host().l3_bytes, self.machine.is_host)
 
     def _options(self) -> Options:
         choices = self.choices
-        return Options(host(), choices.width, choices.threads, choices.cache)
+        return self.machine.options(choices.width, choices.threads, choices.cache)
 
     # ---- looking inside ---------------------------------------------------------------------
     def prepare(self, *args: Any, **keywords: Any) -> Entry:
@@ -427,9 +432,14 @@ class Fused(native.NativeCallable):
             return self
 
         choices = self.choices
-        native = choices.target != "interpreter"
+        native = self.machine.compiles
         picked = lowered.Choices(
-            native, choices.width, choices.threads, choices.cache, choices.fastmath
+            native,
+            choices.width,
+            choices.threads,
+            choices.cache,
+            choices.fastmath,
+            self.machine.gpu,
         )
         name = getattr(self.function, "__qualname__", repr(self.function))
         return lowered.Lowered(

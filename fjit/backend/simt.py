@@ -24,12 +24,12 @@ from collections.abc import Callable
 
 from fjit.backend import scalar
 from fjit.backend.accumulate import Lanewise
-from fjit.backend.emitter import I32, I64, Emitter, Ty, Val
-from fjit.backend.values import GLOBAL
+from fjit.backend.emitter import I64, Emitter, Ty, Val
 from fjit.backend.spread import Spread, holds, spread_of, vector_loops
-from fjit.backend.statements import FLAG, WORD, Statements, raw
+from fjit.backend.statements import WORD, Statements, raw
 from fjit.backend.thread_accumulate import ThreadAccumulator, counted_before
 from fjit.backend.threads_ir import EXCHANGE, Threads
+from fjit.backend.values import GLOBAL
 from fjit.core.meanings import start_value
 from fjit.lower import nest as n
 
@@ -272,7 +272,7 @@ class _Kernel(Statements):
             and s.guard is None
             and not (isinstance(s, n.Load) and s.other is not None)
             and s.at.terms.count((loop.axis, n.UNIT)) == 1
-            and not any(t in inside or t[0] == "c" and t != "chunk" for t, _ in s.at.terms)
+            and not any(t in inside or (t[0] == "c" and t != "chunk") for t, _ in s.at.terms)
         }
 
     def _aligned(self, loop: n.Loop, wide: dict[int, n.Load | n.Store], start: Val) -> Val:
@@ -298,7 +298,9 @@ class _Kernel(Statements):
         for stmt in accesses.values():
             if isinstance(stmt, n.Load):
                 ty = raw(scalar.memory_type(stmt.dtype, unit), stmt.swapped)
-                pointer = em.gep(self.pointer(stmt.buffer), self.linear(stmt.at, stmt.dtype.itemsize)[0])
+                pointer = em.gep(
+                    self.pointer(stmt.buffer), self.linear(stmt.at, stmt.dtype.itemsize)[0]
+                )
                 self.wide[stmt.out] = em.load(ty, pointer, unit * stmt.dtype.itemsize)
         self.pending = {key: [] for key, s in accesses.items() if isinstance(s, n.Store)}
         for copy in range(unit):
@@ -312,7 +314,9 @@ class _Kernel(Statements):
             vector = em.undef(values[0].ty.with_lanes(unit))
             for lane, value in enumerate(values):
                 vector = em.insert(vector, value, lane)
-            pointer = em.gep(self.pointer(store.buffer), self.linear(store.at, store.dtype.itemsize)[0])
+            pointer = em.gep(
+                self.pointer(store.buffer), self.linear(store.at, store.dtype.itemsize)[0]
+            )
             em.store(vector, pointer, unit * store.dtype.itemsize)
         self.pending, self.wide = None, {}
 
@@ -329,6 +333,11 @@ class _Kernel(Statements):
     def _on_prefetch(self, stmt: n.Prefetch) -> None:
         """Threads in flight hide latency."""
 
+    def _place(self, stmt: n.Load | n.Store) -> Val:
+        """Where a statement accesses memory."""
+        at = self.linear(stmt.at, stmt.dtype.itemsize)[0]
+        return self.em.gep(self.pointer(stmt.buffer), at)
+
     def _on_load(self, stmt: n.Load) -> None:
         em = self.em
         if stmt.out in self.wide:
@@ -336,14 +345,16 @@ class _Kernel(Statements):
             self.values[stmt.out] = self._from_memory(element, stmt)
             return
         size = stmt.dtype.itemsize
-        pointer = em.gep(self.pointer(stmt.buffer), self.linear(stmt.at, size)[0])
+        pointer = self._place(stmt)
         if stmt.other is not None and stmt.choose is not None:
             buffer, at = stmt.other
             instead = em.gep(self.pointer(buffer), self.linear(at, size)[0])
             pointer = em.select(self.values[stmt.choose], pointer, instead)
         ty = raw(scalar.memory_type(stmt.dtype, 1), stmt.swapped)
         guard = None if stmt.guard is None else self.values[stmt.guard]
-        value = em.load(ty, pointer, size) if guard is None else self._guarded(ty, pointer, guard, size)
+        value = (
+            em.load(ty, pointer, size) if guard is None else self._guarded(ty, pointer, guard, size)
+        )
         self.values[stmt.out] = self._from_memory(value, stmt)
 
     def _guarded(self, ty: Ty, pointer: Val, guard: Val, size: int) -> Val:
@@ -367,8 +378,7 @@ class _Kernel(Statements):
         size = stmt.dtype.itemsize
 
         def store() -> None:
-            at = self.linear(stmt.at, size)[0]
-            self.em.store(value, self.em.gep(self.pointer(stmt.buffer), at), size)
+            self.em.store(value, self._place(stmt), size)
 
         if guard is None:
             store()
@@ -384,7 +394,12 @@ class _Kernel(Statements):
             acc = Lanewise(self.em, self.entry, stmt.op, stmt.dtype, 1, 1, stmt.fast)
         elif acc is None:
             acc = ThreadAccumulator(
-                self.em, self.threads, stmt.op, stmt.dtype, stmt.fast, shared=stmt.acc in self.shared
+                self.em,
+                self.threads,
+                stmt.op,
+                stmt.dtype,
+                stmt.fast,
+                shared=stmt.acc in self.shared,
             )
         self.accs[stmt.acc] = acc
         start: object = start_value(stmt.op, stmt.dtype)
@@ -467,6 +482,3 @@ class _Kernel(Statements):
 def _outs(stmt: n.Stmt) -> tuple[n.Value, ...]:
     out = getattr(stmt, "out", None)
     return getattr(stmt, "outs", ()) if out is None else (out,)
-
-
-assert FLAG and I32

@@ -25,9 +25,10 @@ from fjit.optimize import relax
 from fjit.optimize.pipeline import optimize
 from fjit.optimize.plan import Plan
 from fjit.report import machine
+from fjit.runtime.cubins import Code, Usage, gpu_code, usage_of
 from fjit.runtime.host import host, with_caches
 from fjit.runtime.jit import assembly
-from fjit.target import CpuTarget
+from fjit.target import CpuTarget, GpuTarget
 
 NAME_WORDS = 4
 
@@ -40,6 +41,7 @@ class Choices(NamedTuple):
     threads: int | None = None
     cache: bool = True
     fastmath: frozenset[str] = frozenset()
+    gpu: GpuTarget | None = None
 
 
 class Lowered:
@@ -49,9 +51,6 @@ class Lowered:
     nest a kernel; `llvm_ir` and `asm` are the texts of all kernels under a header each. `ptx` and
     `sass_info` belong to GPU targets and are None for the CPU.
     """
-
-    ptx: str | None = None
-    sass_info: tuple[object, ...] | None = None
 
     def __init__(
         self,
@@ -96,8 +95,33 @@ class Lowered:
         return host()
 
     @cached_property
+    def codes(self) -> tuple[Code, ...]:
+        """The GPU code of each kernel; none for the CPU."""
+        gpu, cache = self.choices.gpu, self.choices.cache
+        if gpu is None:
+            return ()
+        return tuple(gpu_code(nest, str(nest), gpu, cache=cache) for nest in self.nests)
+
+    @property
+    def ptx(self) -> str | None:
+        """The PTX of all kernels for a GPU target; None for the CPU."""
+        if self.choices.gpu is None:
+            return None
+        return _joined(self.names, [code.ptx for code in self.codes], "//")
+
+    @property
+    def sass_info(self) -> tuple[Usage, ...] | None:
+        """What the linker says of each phase of each kernel for a GPU target; None for the CPU."""
+        if self.choices.gpu is None:
+            return None
+        pairs = zip(self.names, self.codes, strict=True)
+        return tuple(usage_of(name, info) for name, code in pairs for info in code.linked.kernels)
+
+    @cached_property
     def kernel_ir(self) -> tuple[str, ...]:
         """The LLVM IR of each kernel as emitted, before LLVM's passes."""
+        if self.choices.gpu is not None:
+            return tuple(code.ir for code in self.codes)
         return tuple(cpu.emit(nest, self.target, self.choices.width) for nest in self.nests)
 
     @cached_property

@@ -35,7 +35,7 @@ from fjit.runtime.jit import Module, compile_module
 from fjit.runtime.panels import Builder, Stage
 from fjit.runtime.results import maker, result_layout
 from fjit.runtime.table import Table
-from fjit.target import CpuTarget
+from fjit.target import CpuTarget, GpuTarget
 
 _pool = ScratchPool()
 _kernels: dict[tuple[str, CpuTarget, int], Module] = {}
@@ -62,12 +62,16 @@ class Compiled(NamedTuple):
 
 
 class Options(NamedTuple):
-    """What a caller may choose: machine, vector lanes (0: the machine's), threads, disk cache."""
+    """What a caller may choose: machine, vector lanes (0: the machine's), threads, disk cache.
+
+    `gpu` is the architecture of a GPU that runs the kernels instead.
+    """
 
     target: CpuTarget
     width: int = 0
     threads: int | None = None
     cache: bool = True
+    gpu: GpuTarget | None = None
 
 
 def compile_kernel(nest: Nest, text: str, options: Options) -> Compiled:
@@ -126,7 +130,7 @@ class Executable:
         self.estimated_ns = 0.0
         self._symbols: dict[Sym, int] = {}
         self._place_memory()
-        self._build()
+        self.build()
 
     # ---- memory ---------------------------------------------------------------------------
     def _place_memory(self) -> None:
@@ -149,9 +153,10 @@ class Executable:
         self.pointer_index = {v: k for k, v in enumerate(slots)}
 
     # ---- code -----------------------------------------------------------------------------
-    def _build(self) -> None:
+    def build(self) -> None:
+        """Compile all kernels and lay out the table that they read."""
         table = Table()
-        self.steps: list[Native | _Call] = []
+        self.steps: list[Any] = []
         rows: list[list[int]] = []
         by_eqn = {k.eqn: k for k in self.assembly.kernels}
         in_panels = {panels.eqn: panels for panels in self.assembly.panels}
@@ -163,13 +168,13 @@ class Executable:
                 rows.extend(built.rows)
                 self.estimated_ns += built.estimated_ns
             elif kernel is None:
-                self._flush(rows)
+                self.flush(rows)
                 self.steps.append(_Call(eqn))
                 for var in eqn.outputs:
                     self._symbol_of(var)
             else:
-                rows.extend(self._build_kernel(kernel, table))
-        self._flush(rows)
+                rows.extend(self.build_kernel(kernel, table))
+        self.flush(rows)
         self._finish_table(table)
 
     def _stage(self, kernel: Kernel) -> Stage:
@@ -185,13 +190,13 @@ class Executable:
         self.compiles += compiled.fresh
         return compiled
 
-    def _build_kernel(self, kernel: Kernel, table: Table) -> list[list[int]]:
+    def build_kernel(self, kernel: Kernel, table: Table) -> list[list[int]]:
         """Compile a kernel and give it a place in the table; a row for each of its phases."""
         eqn, nest, _, cells = kernel
         compiled = self._compiled(kernel)
         offset = table.append(eqn, nest, cells)
         for _, sym in table.cells:
-            self._symbol(sym)
+            self.symbol(sym)
         work = _work(eqn)
         rows = []
         for number, phase in enumerate(nest.phases):
@@ -202,23 +207,25 @@ class Executable:
             rows.append([address, offset, phase.tasks, phase.grain, wide])
         return rows
 
-    def _flush(self, rows: list[list[int]]) -> None:
+    def flush(self, rows: list[list[int]]) -> None:
+        """Make the rows since the last library call one step."""
         if rows:
             steps = np.array(rows, np.int64)
             self.steps.append(Native(steps, steps.ctypes.data))
             rows.clear()
 
-    def _symbol(self, sym: Sym) -> int:
+    def symbol(self, sym: Sym) -> int:
+        """The number of a run-time extent."""
         return self._symbols.setdefault(sym, len(self._symbols))
 
     def _symbol_of(self, var: Var) -> None:
         for extent in var.aval.shape:
             if isinstance(extent, Sym):
-                self._symbol(extent)
+                self.symbol(extent)
 
     def _finish_table(self, table: Table) -> None:
         """Lay out the tail of the table (status, cells) and the scratch memory."""
-        cells = [(at, self._symbol(sym)) for at, sym in table.cells]
+        cells = [(at, self.symbol(sym)) for at, sym in table.cells]
         status = table.status
         self.status_at = len(table.words)
         self.cells_at = self.status_at + 1
@@ -250,7 +257,7 @@ class Executable:
     def _prepare(self) -> None:
         """What each call needs again, worked out once."""
         inputs = self.program.inputs
-        self.empty = [0 if v.aval.bound else address_of(_NOTHING) for v in inputs]
+        self.empty = [0 if v.aval.bound else address_of(NOTHING) for v in inputs]
         self.layouts = [result_layout(v.aval, self.memory[v].strides) for v in self.results]
         self.makers = [maker(how) for how in self.layouts]
         self.over = {
@@ -279,9 +286,13 @@ class Executable:
             kind == "result" for kind, _ in self.collected
         )
 
+    def workers(self) -> int:
+        """How many tasks run at once: private memory is as many."""
+        return threads.num_threads(self.options.threads) if self.wide else 1
+
     def run(self, arguments: Sequence[Any]) -> tuple[list[Any], dict[Sym, int]]:
         """Run on arrays and numbers, one per program input; gives the outputs' arrays."""
-        count = threads.num_threads(self.options.threads) if self.wide else 1
+        count = self.workers()
         makers = enumerate(self.makers)
         over = self.over
         results = [arguments[over[k]] if k in over else make() for k, make in makers]
@@ -292,7 +303,7 @@ class Executable:
         try:
             start = address_of(scratch) if scratch is not None else 0
             self._fill(table, base, arguments, results, start, count)
-            self._steps(table, base, arguments, results, scratch, count)
+            self.run_steps(table, base, arguments, results, scratch, count)
         finally:
             if scratch is not None:
                 _pool.give(scratch)
@@ -330,7 +341,7 @@ class Executable:
         for at, offset, _ in self.private:
             table[at] = start + self.private_from + offset * count
 
-    def _steps(
+    def run_steps(
         self,
         table: np.ndarray[Any, Any],
         base: int,
@@ -339,13 +350,14 @@ class Executable:
         scratch: Any,
         count: int,
     ) -> None:
+        """Run the steps in order on memory that is in place."""
         for step in self.steps:
             if isinstance(step, Native):
                 threads.run(base, step.address, len(step.steps), count)
             else:
-                self._call(step.eqn, table, arguments, results, scratch)
+                self.call(step.eqn, table, arguments, results, scratch)
 
-    def _call(
+    def call(
         self,
         eqn: Eqn,
         table: np.ndarray[Any, Any],
@@ -471,5 +483,5 @@ def _raise_status(status: int) -> None:
 
 
 address_of = _probe()
-_NOTHING = np.zeros(64, np.uint8)
+NOTHING = np.zeros(64, np.uint8)
 """What the addresses of empty arrays point to: loads that no loop needs may still be hoisted."""

@@ -1,0 +1,117 @@
+"""An assembly that runs as GPU kernels: launches in place of calls into machine code.
+
+Takes a lowered plan and an architecture, gives an object with `run`, as executable.py's. Invariant:
+the words that a kernel takes are those that the CPU's reads from its table: the status word's
+address, the buffers' addresses, the slots.
+
+    steps: launch phase0 <<<(1, 67), (64, 4)>>> (status, b0, b1, b2, s0, ...)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fjit.backend import emulator
+from fjit.backend.spread import Launch, launch_of, vector_loops
+from fjit.lower.assembly import Assembly, Kernel
+from fjit.runtime.cubins import Code, gpu_code
+from fjit.runtime.executable import NOTHING, Executable, Options
+from fjit.runtime.table import Table
+
+
+class KernelLaunch(NamedTuple):
+    """One phase's launch: its code, its shape, and which words of the table it takes."""
+
+    code: Code
+    name: str
+    shape: Launch
+    first: int
+    pointers: int
+    words: int
+
+
+class Launches(NamedTuple):
+    """Launches between two library calls."""
+
+    launches: tuple[KernelLaunch, ...]
+
+
+class DeviceExecutable(Executable):
+    """Runs a lowered plan as GPU kernels. See the module's docstring."""
+
+    def __init__(
+        self, assembly: Assembly, options: Options, writes: Sequence[tuple[int, int]] = ()
+    ) -> None:
+        self.codes: list[Code] = []
+        self.launches: list[KernelLaunch] = []
+        super().__init__(assembly, options, writes)
+
+    def build_kernel(self, kernel: Kernel, table: Table) -> list[list[int]]:
+        """Give a kernel a place in the table; a launch for each of its phases."""
+        eqn, nest, text, cells = kernel
+        assert self.options.gpu is not None
+        code = gpu_code(nest, text, self.options.gpu, cache=self.options.cache)
+        self.codes.append(code)
+        first = table.append(eqn, nest, cells) // 8
+        for _, sym in table.cells:
+            self.symbol(sym)
+        rows = []
+        for name, spread, phase in zip(code.names, code.spreads, nest.phases, strict=True):
+            extents = [_number(nest.slots[v.extent.number]) for v in vector_loops(phase.loop)]
+            shape = launch_of(spread, phase.tasks, extents)
+            if phase.tasks:
+                rows.append([len(self.launches)])
+                pointers, slots = 1 + len(nest.buffers), len(nest.slots)
+                self.launches.append(
+                    KernelLaunch(code, name, shape, first, pointers, pointers + slots)
+                )
+        return rows
+
+    def flush(self, rows: list[list[int]]) -> None:
+        """Make the launches since the last library call one step."""
+        if rows:
+            self.steps.append(Launches(tuple(self.launches[k] for (k,) in rows)))
+            rows.clear()
+
+    def workers(self) -> int:
+        """How many tasks run at once: private memory is as many."""
+        return max((launch.shape.places for launch in self.launches), default=1)
+
+
+class EmulatedExecutable(DeviceExecutable):
+    """Runs the kernels' PTX in the emulator, on the host's memory."""
+
+    def run_steps(
+        self,
+        table: np.ndarray[Any, Any],
+        base: int,
+        arguments: Sequence[Any],
+        results: list[Any],
+        scratch: Any,
+        count: int,
+    ) -> None:
+        """Run the steps in order on memory that is in place."""
+        held = [table, NOTHING, *results, *(arguments[k] for k in self.pointed)]
+        memory = emulator.Memory(held if scratch is None else [*held, scratch])
+        for step in self.steps:
+            if not isinstance(step, Launches):
+                self.call(step.eqn, table, arguments, results, scratch)
+                continue
+            for launch in step.launches:
+                words = table[launch.first : launch.first + launch.words].tolist()
+                emulator.launch(
+                    launch.code.ptx,
+                    launch.name,
+                    (*launch.shape.grid, 1),
+                    (*launch.shape.block, 1),
+                    words,
+                    memory=memory,
+                )
+
+
+def _number(slot: int | tuple[str, int]) -> int:
+    assert not isinstance(slot, tuple), "an extent is no scalar argument"
+    return int(slot)
