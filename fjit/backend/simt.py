@@ -33,6 +33,12 @@ from fjit.backend.values import GLOBAL
 from fjit.core.meanings import start_value
 from fjit.lower import nest as n
 
+ROLLED = 1_000  # the number of the metadata of loops that stay as they are
+_ROLLED = (
+    f"!{ROLLED} = distinct !{{!{ROLLED}, !{ROLLED + 1}}}\n"
+    f'!{ROLLED + 1} = !{{!"llvm.loop.unroll.disable"}}\n'
+)
+
 
 def emit(nest: n.Nest) -> tuple[str, list[str]]:
     """LLVM IR of a kernel's phases, named phase0, phase1, ..., and these names."""
@@ -49,6 +55,7 @@ def emit(nest: n.Nest) -> tuple[str, list[str]]:
         exchanges |= kernel.threads.exchanges
     if exchanges:
         parts.insert(0, EXCHANGE)
+    parts.append(_ROLLED)
     return "\n".join([*parts, *helpers.values(), *declares.values()]) + "\n", names
 
 
@@ -143,14 +150,32 @@ class _Kernel(Statements):
         em.br(done)
         em.label(done)
 
-    def _loop(self, start: Val, stop: Val, step: Val, body: Callable[[Val], None]) -> None:
+    def _loop(
+        self, start: Val, stop: Val, step: Val, body: Callable[[Val], None], *, unroll: bool = False
+    ) -> None:
         """for (k = start; k < stop; k += step) body(k)."""
-        em, counter = self.em, self._alloca(WORD)
+        counter = self._alloca(WORD)
         self._set(counter, start)
+        self._from(counter, stop, step, body, unroll=unroll)
+
+    def _from(
+        self,
+        counter: Val,
+        stop: Val,
+        step: Val,
+        body: Callable[[Val], None],
+        *,
+        unroll: bool = False,
+    ) -> None:
+        """The same from where a counter is, and it is left where the loop ends.
+
+        Threads in flight take the place of unrolling, which would take their registers.
+        """
+        em = self.em
         now, head, done = self._while(counter, stop, step)
         body(now)
         self._set(counter, em.add(now, step))
-        em.br(head)
+        em.stmt(f"br label %{head}" + ("" if unroll else f", !llvm.loop !{ROLLED}"))
         em.label(done)
 
     def _tasks(self, loop: n.Loop) -> None:
@@ -196,7 +221,7 @@ class _Kernel(Statements):
             self.axes[loop.axis] = now
             self.body(loop.body)
 
-        self._loop(start, stop, self.em.const(WORD, 1), step)
+        self._loop(start, stop, self.em.const(WORD, 1), step, unroll=loop.unroll > 1)
 
     def _together(self, loop: n.Loop, start: Val, stop: Val) -> None:
         """All threads take a step together, and those beyond the end have nothing to add."""
@@ -215,45 +240,42 @@ class _Kernel(Statements):
         self._loop(start, stop, self.lanes, step)
 
     def _strided(self, loop: n.Loop, start: Val, stop: Val) -> None:
-        """Each thread takes `unit` elements side by side, then threads the rest one by one."""
+        """Threads take groups of `unit` elements side by side, the last one as far as it goes."""
         em, unit = self.em, self.spread.unit
-        nothing = em.const(WORD, 0)
         if unit == 1 or holds(loop, n.Loop):
-            self._elements(loop, em.add(start, self.lane), stop)
+            self._elements(loop, em.add(start, self.lane), stop, self.lanes)
             return
-        count = self._larger(em.sub(stop, start), nothing)
-        groups = em.lshr(count, em.const(WORD, unit.bit_length() - 1))
+        size = em.const(WORD, unit)
+        shift = em.const(WORD, unit.bit_length() - 1)
+        count = self._larger(em.sub(stop, start), em.const(WORD, 0))
+        number = self._alloca(WORD)
+        self._set(number, self.lane)
         wide = self._wide_accesses(loop)
-
-        def groups_of(accesses: dict[int, n.Load | n.Store]) -> None:
-            def group(number: Val) -> None:
-                first = em.add(start, em.mul(number, em.const(WORD, unit)))
-                self._group(loop, first, accesses)
-
-            self._loop(self.lane, groups, self.lanes, group)
-
         if wide:
-            aligned, apart, done = (self._label(k) for k in ("aligned", "apart", "groups"))
-            em.cond_br(self._aligned(loop, wide, start), aligned, apart)
-            em.label(aligned)
-            groups_of(wide)
-            em.br(done)
-            em.label(apart)
-            groups_of({})
-            em.br(done)
-            em.label(done)
-        else:
-            groups_of({})
-        rest = em.add(start, em.mul(groups, em.const(WORD, unit)))
-        self._elements(loop, em.add(rest, self.lane), stop)
+            whole = em.select(self._aligned(wide, loop, start), em.lshr(count, shift), self.lane)
 
-    def _elements(self, loop: n.Loop, first: Val, stop: Val) -> None:
+            def whole_group(now: Val) -> None:
+                self._group(loop, em.add(start, em.mul(now, size)), wide)
+
+            self._from(number, whole, self.lanes, whole_group)
+
+        def group(now: Val) -> None:
+            first = em.add(start, em.mul(now, size))
+            end = self._smaller(em.add(first, size), stop)
+            self._elements(loop, first, end, em.const(WORD, 1))
+            self._flush(loop)
+
+        last = em.lshr(em.add(count, em.const(WORD, unit - 1)), shift)
+        self._from(number, last, self.lanes, group)
+
+    def _elements(self, loop: n.Loop, first: Val, stop: Val, step: Val) -> None:
         def element(at: Val) -> None:
             self.axes[loop.axis] = at
             self.body(loop.body)
-            self._flush(loop)
+            if step is self.lanes:
+                self._flush(loop)
 
-        self._loop(first, stop, self.lanes, element)
+        self._loop(first, stop, step, element)
 
     def _flush(self, loop: n.Loop) -> None:
         """Move what the steps of ordered sums came to into their wider words."""
@@ -275,7 +297,7 @@ class _Kernel(Statements):
             and not any(t in inside or (t[0] == "c" and t != "chunk") for t, _ in s.at.terms)
         }
 
-    def _aligned(self, loop: n.Loop, wide: dict[int, n.Load | n.Store], start: Val) -> Val:
+    def _aligned(self, wide: dict[int, n.Load | n.Store], loop: n.Loop, start: Val) -> Val:
         """Whether all these accesses are of aligned addresses."""
         em = self.em
         self.axes[loop.axis] = start
