@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fjit.backend import casts, floats, integers
+from fjit.backend import casts, floats, integers, libdevice
 from fjit.backend.casts import memory_type as memory_type
 from fjit.backend.casts import register_type as register_type
 from fjit.backend.emitter import Emitter, Val
@@ -186,10 +186,26 @@ def emit(
     vals = [em.splat(arg, lanes) for arg in args] if lanes > 1 else list(args)
     if op == "convert":
         return casts.convert(em, dtypes[0], vals[0], result)
-    return _function(op, dtypes[-1], fast)(em, dtypes[-1], *vals)
+    return _function(em.gpu, op, dtypes[-1], fast)(em, dtypes[-1], *vals)
 
 
-def _function(op: str, dtype: np.dtype[Any], fast: str) -> Emit:
+def _function(gpu: bool, op: str, dtype: np.dtype[Any], fast: str) -> Emit:
+    if gpu and dtype.kind == "f":
+        return _device_function(op, dtype, fast)
+    return _own_function(op, dtype, fast)
+
+
+def _device_function(op: str, dtype: np.dtype[Any], fast: str) -> Emit:
+    """What a GPU runs: libdevice's function where it is the better one."""
+    choose = libdevice.approximate if fast == "approx" else libdevice.exact
+    name = choose(op, max(8 * dtype.itemsize, 32))
+    if name is not None:
+        return _wide(lambda em, *vals: em.call(name, vals[0].ty, *vals))
+    longer = fast == "approx" and op not in libdevice.SHORTER_APPROXIMATE
+    return _own_function(op, dtype, "" if longer else fast)
+
+
+def _own_function(op: str, dtype: np.dtype[Any], fast: str) -> Emit:
     form = FORMS.get((op, fast)) if dtype.kind == "f" else None
     if form is not None:
         return form

@@ -1,7 +1,7 @@
 """What fjit finds on this machine, and what to do about what it does not find.
 
 Takes the process as it is, gives rows of a table. Invariant: nothing is changed, no device is
-started beyond asking the driver how many there are, and a missing part is a row, never an error.
+started beyond asking the driver what there is, and a missing part is a row, never an error.
 
     BLAS      scipy 1.17.1                                -
     driver    libcuda.so.1 was not found                  install NVIDIA's driver; without it, ...
@@ -9,7 +9,6 @@ started beyond asking the driver how many there are, and a missing part is a row
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
 import re
@@ -19,14 +18,16 @@ from importlib import metadata
 
 import numpy as np
 
-from fjit.report import machine
+from fjit.backend import toolkit
+from fjit.errors import MissingPackageError
+from fjit.report import devices, machine
 from fjit.report.blocks import Block, Heading, Paragraph, Table, nbytes
 from fjit.runtime import entry, llvm, threads
 from fjit.runtime.blas import blas
 from fjit.runtime.cache import default_cache
 from fjit.runtime.host import host
+from fjit.target import GPU_TARGETS
 
-CUDA_PACKAGES = ("cuda-python", "nvidia-nvvm", "nvidia-nvjitlink")
 TESTED_SYSTEMS = ("Linux",)
 LIMITS = ("FJIT_THREADING", "FJIT_NUM_THREADS", "OMP_NUM_THREADS", "FJIT_CPU", "FJIT_CACHE_DIR",
           "FJIT_DISPATCH", "FJIT_RESULT_POOL")  # fmt: skip
@@ -155,32 +156,48 @@ _BLAS_ADVICE = "pip install scipy: matrix products without Python, and in panels
 
 
 def _cuda() -> list[Finding]:
-    versions = {name: installed(name) for name in CUDA_PACKAGES}
+    """The packages that compile for a GPU, and the driver that runs what they made."""
+    versions = {name: installed(name) for name in toolkit.PACKAGES}
     missing = [name for name, version in versions.items() if version is None]
     present = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
     advice = f"pip install 'fjit[cuda]' for GPUs (missing: {', '.join(missing)})"
-    found, what_to_do = cuda_driver()
     return [
         Finding("CUDA packages", present or "none", advice if missing else ""),
-        Finding("CUDA driver", found, what_to_do),
+        *([] if missing else [_gpu_compiler()]),
+        *_gpus(devices.driver()),
     ]
 
 
-def cuda_driver() -> tuple[str, str]:
-    """What the CUDA driver says of itself, and what to do if it does not start."""
+def _gpu_compiler() -> Finding:
     try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
+        compiler, linker = (
+            ".".join(map(str, door().version())) for door in (toolkit.nvvm, toolkit.nvjitlink)
+        )
+        text = f"libNVVM {compiler}, nvJitLink {linker}, {toolkit.libdevice_path().name}"
+    except MissingPackageError as error:
+        return Finding("GPU compiler", "does not load", _sentence(error))
+    return Finding("GPU compiler", text)
+
+
+def _gpus(driver: devices.Driver) -> list[Finding]:
+    if not driver.found:
         advice = "to run on a GPU, install NVIDIA's driver; compiling for one needs none"
-        return "libcuda.so.1 was not found", advice
-    status = driver.cuInit(0)
-    if status != 0:
-        return f"libcuda.so.1 does not start (cuInit gives {status})", "see nvidia-smi"
-    version, count = ctypes.c_int(0), ctypes.c_int(0)
-    driver.cuDriverGetVersion(ctypes.byref(version))
-    driver.cuDeviceGetCount(ctypes.byref(count))
-    text = f"CUDA {version.value // 1000}.{version.value % 1000 // 10}, {count.value} device(s)"
-    return text, "" if count.value else "no device is visible: see CUDA_VISIBLE_DEVICES"
+        return [Finding("CUDA driver", f"{devices.LIBRARY} was not found", advice)]
+    if driver.version is None:
+        found = f"{devices.LIBRARY} does not start (cuInit gives {driver.status})"
+        return [Finding("CUDA driver", found, "see nvidia-smi")]
+    text = f"CUDA {'.'.join(map(str, driver.version))}, {len(driver.devices)} device(s)"
+    advice = "" if driver.devices else "no device is visible: see CUDA_VISIBLE_DEVICES"
+    rows = [_gpu(number, device) for number, device in enumerate(driver.devices)]
+    return [Finding("CUDA driver", text, advice), *rows]
+
+
+def _gpu(number: int, device: devices.Device) -> Finding:
+    capability = ".".join(map(str, device.capability))
+    text = f"{device.name}, compute capability {capability}"
+    if device.target is None:
+        return Finding(f"GPU {number}", text, f"fjit compiles for {', '.join(GPU_TARGETS)}")
+    return Finding(f"GPU {number}", f"{text}, compiled for as {device.target}")
 
 
 def _cache() -> list[Finding]:

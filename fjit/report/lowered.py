@@ -25,7 +25,7 @@ from fjit.optimize import relax
 from fjit.optimize.pipeline import optimize
 from fjit.optimize.plan import Plan
 from fjit.report import machine
-from fjit.runtime.cubins import Code, Usage, gpu_code, usage_of
+from fjit.runtime.gpu_code import Code, Usage, gpu_code, usage_of
 from fjit.runtime.host import host, with_caches
 from fjit.runtime.jit import assembly
 from fjit.target import CpuTarget, GpuTarget
@@ -115,7 +115,7 @@ class Lowered:
         if self.choices.gpu is None:
             return None
         pairs = zip(self.names, self.codes, strict=True)
-        return tuple(usage_of(name, info) for name, code in pairs for info in code.linked.kernels)
+        return tuple(usage_of(name, info) for name, code in pairs for info in code.usages)
 
     @cached_property
     def kernel_ir(self) -> tuple[str, ...]:

@@ -1,110 +1,72 @@
-"""A kernel's GPU code: PTX from its nest, and the linked cubin when somebody wants it.
+"""Machine code of GPU kernels: compiled once, kept on disk between processes.
 
-Takes a nest, its text and an architecture, gives a `Code`, from the disk cache if it is there.
-Invariant: equal texts share one, in this process and on disk, and nothing here needs a driver.
+Takes the text of a module and a `GpuTarget`, gives its PTX, cubin and the linker's account of its
+kernels. Invariant: the same text and target give the same bytes, whether compiled now or read from
+the cache; a cached entry needs neither libNVVM nor nvJitLink to be loaded, only to be installed.
 
-    code = gpu_code(nest, text, GPU_TARGETS["sm_90"])
-    code.ptx                        ".version 9.1 .target sm_90 ..."
-    code.linked.kernels[0]          phase0: 32 registers, no spills
+    >>> compiled(text, GPU_TARGETS["sm_90"]).kernels[0].registers
+    16
 """
 
-from __future__ import annotations
-
 import dataclasses
+import hashlib
 import json
-import threading
-from functools import cached_property
-from typing import NamedTuple
+import time
+from collections.abc import Sequence
 
-from fjit.backend import nvvm, simt
-from fjit.backend.spread import Spread, spread_of
-from fjit.lower.nest import Nest
+from fjit.backend import nvvm
 from fjit.runtime.cache import default_cache, sources_digest
 from fjit.target import GpuTarget
 
-_codes: dict[tuple[str, GpuTarget], Code] = {}
-_lock = threading.Lock()
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cubin:
+    """A module for one architecture; `seconds` is the time it took to get it."""
+
+    ptx: str
+    code: bytes
+    kernels: tuple[nvvm.KernelInfo, ...]
+    from_cache: bool
+    seconds: float
 
 
-class Code:
-    """One kernel's code for one architecture; `fresh` if this process compiled the PTX."""
+def compiled(
+    text: str, arch: GpuTarget, options: nvvm.Options = nvvm.NO_OPTIONS, *, cache: bool = True
+) -> Cubin:
+    """Return the machine code of a module; with `cache` false the disk is left alone.
 
-    def __init__(self, nest: Nest, text: str, arch: GpuTarget, *, cache: bool) -> None:
-        self.arch, self.cache, self.fresh = arch, cache, False
-        self.spreads: tuple[Spread, ...] = tuple(spread_of(nest, p.loop) for p in nest.phases)
-        self.names = tuple(f"phase{k}" for k in range(len(nest.phases)))
-        self._nest, self._text = nest, text
-
-    @cached_property
-    def ir(self) -> str:
-        """The LLVM IR of the module, before libNVVM's passes."""
-        text, names = simt.emit(self._nest)
-        return nvvm.module([text], [nvvm.Kernel(name) for name in names])
-
-    @cached_property
-    def ptx(self) -> str:
-        """The PTX of the module."""
-        found = self._stored("ptx")
-        if found is not None:
-            return found.decode()
-        self.fresh = True
-        ptx = nvvm.compile_ptx(self.ir, self.arch)
-        self._store("ptx", ptx.encode())
-        return ptx
-
-    @cached_property
-    def linked(self) -> nvvm.Linked:
-        """The cubin, and what each phase uses of the machine."""
-        found = self._stored("cubin")
-        if found is not None:
-            line, _, cubin = found.partition(b"\n")
-            infos = tuple(nvvm.KernelInfo(**fields) for fields in json.loads(line))
-            return nvvm.Linked(cubin, infos)
-        linked = nvvm.link(self.ptx, self.arch)
-        by_name = {info.name: info for info in linked.kernels}
-        linked = nvvm.Linked(linked.cubin, tuple(by_name[name] for name in self.names))
-        line = json.dumps([dataclasses.asdict(info) for info in linked.kernels]).encode()
-        self._store("cubin", line + b"\n" + linked.cubin)
-        return linked
-
-    def _key(self, kind: str) -> str:
-        return nvvm.key("\0".join((kind, sources_digest(), self._text)), self.arch)
-
-    def _stored(self, kind: str) -> bytes | None:
-        return default_cache().get(self._key(kind)) if self.cache else None
-
-    def _store(self, kind: str, data: bytes) -> None:
-        if self.cache:
-            default_cache().put(self._key(kind), data)
+    Raises InternalError if the text is refused and MissingPackageError without `fjit[cuda]`.
+    """
+    start = time.perf_counter()
+    digest = cache_key(text, arch, options) if cache else None
+    payload = default_cache().get(digest) if digest is not None else None
+    if payload is not None:
+        ptx, linked = _unpacked(payload)
+        return Cubin(ptx, linked.cubin, linked.kernels, True, time.perf_counter() - start)
+    ptx = nvvm.compile_ptx(text, arch, options)
+    linked = nvvm.link(ptx, arch)
+    if digest is not None:
+        default_cache().put(digest, _packed(ptx, linked))
+    return Cubin(ptx, linked.cubin, linked.kernels, False, time.perf_counter() - start)
 
 
-class Usage(NamedTuple):
-    """What one phase of a kernel uses of the machine, by the linker's account."""
-
-    name: str
-    actual_registers: int
-    actual_spills: int
-    shared_bytes: int
-    stack_bytes: int
+def cache_key(text: str, arch: GpuTarget, options: nvvm.Options = nvvm.NO_OPTIONS) -> str:
+    """Return the disk cache's key: the compiler's own, and fjit's sources."""
+    parts = (nvvm.key(text, arch, options), sources_digest())
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def usage_of(kernel: str, info: nvvm.KernelInfo) -> Usage:
-    """The account of a phase; spills are stores and loads of four bytes."""
-    spills = (info.spill_stores + info.spill_loads) // 4
-    return Usage(f"{kernel}.{info.name}", info.registers, spills, info.shared, info.stack)
+def _packed(ptx: str, linked: nvvm.Linked) -> bytes:
+    """One line of JSON, then the PTX, then the cubin."""
+    text = ptx.encode()
+    kernels: Sequence[dict[str, object]] = [dataclasses.asdict(info) for info in linked.kernels]
+    header = json.dumps({"ptx": len(text), "kernels": kernels})
+    return b"\n".join((header.encode(), text + linked.cubin))
 
 
-def gpu_code(nest: Nest, text: str, arch: GpuTarget, *, cache: bool = True) -> Code:
-    """The code of a nest; equal texts share it."""
-    key = (text, arch)
-    with _lock:
-        code = _codes.get(key)
-        if code is None:
-            code = _codes[key] = Code(nest, text, arch, cache=cache)
-        return code
-
-
-def clear_codes() -> None:
-    """Forget all GPU code of this process."""
-    with _lock:
-        _codes.clear()
+def _unpacked(payload: bytes) -> tuple[str, nvvm.Linked]:
+    header, _, rest = payload.partition(b"\n")
+    about = json.loads(header)
+    kernels = tuple(nvvm.KernelInfo(**info) for info in about["kernels"])
+    size = about["ptx"]
+    return rest[:size].decode(), nvvm.Linked(rest[size:], kernels)

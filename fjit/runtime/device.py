@@ -17,8 +17,8 @@ import numpy as np
 from fjit.backend import emulator
 from fjit.backend.spread import Launch, launch_of, vector_loops
 from fjit.lower.assembly import Assembly, Kernel
-from fjit.runtime.cubins import Code, gpu_code
 from fjit.runtime.executable import NOTHING, Executable, Options
+from fjit.runtime.gpu_code import Code, gpu_code
 from fjit.runtime.table import Table
 
 

@@ -23,12 +23,12 @@ TYPED, OPAQUE = GPU_TARGETS["sm_75"], GPU_TARGETS["sm_100"]
 
 
 class Case(NamedTuple):
-    """One primitive on one dtype; `own` says that libdevice is not to be used for it."""
+    """One primitive on one dtype, perhaps with a fastmath flag."""
 
     op: str
     dtypes: tuple[np.dtype, ...]
     result: np.dtype
-    own: bool = False
+    fast: str = ""
 
     @property
     def name(self) -> str:
@@ -67,8 +67,7 @@ def kernel(case: Case, shared: Emitter) -> str:
         load(em, dtype, element(em, Val(GLOBAL, f"%a{k}"), dtype, thread))
         for k, dtype in enumerate(case.dtypes)
     ]
-    write = scalar.emit
-    value = write(em, case.op, case.dtypes, tuple(args), case.result)
+    value = scalar.emit(em, case.op, case.dtypes, tuple(args), case.result, case.fast)
     assert value.ty == scalar.register_type(case.result)
     if case.result == BOOL:
         value = em.zext(value, scalar.memory_type(BOOL))
