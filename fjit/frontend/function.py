@@ -21,7 +21,7 @@ from fjit.core import dtypes, tree
 from fjit.core.interpreter import interpret, needed
 from fjit.core.ir import Atom, Aval, Program
 from fjit.core.trace import Trace, open_trace
-from fjit.errors import UnsupportedError, dtype_error
+from fjit.errors import UnsupportedError, complex_error, dtype_error
 from fjit.frontend import operands, overlap, views
 from fjit.frontend.layout import k_order
 from fjit.frontend.paths import Path
@@ -94,6 +94,8 @@ def input_aval(value: Any, what: str) -> tuple[Aval, type | None]:
         if value.dtype.fields is not None:
             raise dtype_error(value.dtype, what)
         return Aval(value.shape, dtypes.canonical(value.dtype, what)), None
+    if kind is complex:
+        raise complex_error(f"{what} is the number {value}")
     raise UnsupportedError(
         f"{what} is a {kind.__name__}: fused functions take arrays, numbers and containers of "
         "them; name an argument that is none of these in static_argnames"
