@@ -15,6 +15,7 @@ from typing import NamedTuple
 from fjit.core.ir import Eqn, Var
 from fjit.lower.build import Memory
 from fjit.lower.split import split
+from fjit.lower.weaving import woven
 from fjit.optimize import cost, demand
 from fjit.optimize import index as ix
 from fjit.optimize.drafts import root_reads
@@ -44,6 +45,9 @@ def collapsed(
 ) -> Schedule:
     """A kernel's schedule with as few axes as its accesses allow, and always a vector axis."""
     plan = split(env, _joined(env, plan, memory, outputs), memory)
+    plan = woven(env, plan, memory, outputs)
+    if plan.woven > 1:
+        return _joined(env, plan, memory, outputs)
     plan = _turned(plan, FEW_HEAVY if any(map(cost.is_elementary, env.values())) else FEW)
     return plan if plan.inner is not None else plan._replace(inner=Axis(0, 1))
 

@@ -188,7 +188,7 @@ class Prefetch:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Write an element of a buffer where the guard holds."""
+    """Write an element of a buffer where the guard holds; the values `more` lie behind it."""
 
     buffer: int
     at: Linear
@@ -196,11 +196,13 @@ class Store:
     dtype: np.dtype
     guard: Value | None = None
     streaming: bool = False
+    more: tuple[Value, ...] = ()
 
     def __str__(self) -> str:
+        values = " ".join(f"%{v}" for v in (self.value, *self.more))
         stream = " streaming" if self.streaming else ""
         return (
-            f"store b{self.buffer}[{self.at}] %{self.value} {dtypes.name(self.dtype)}{stream}"
+            f"store b{self.buffer}[{self.at}] {values} {dtypes.name(self.dtype)}{stream}"
             f"{_when(self.guard)}"
         )
 

@@ -229,13 +229,18 @@ class StageWriter:
                 writer.prepare(root_reads(q.root, q.at, q.guard), scanned)
                 self._scan(q, accs)
         writer.prepare(roots, {var for var, _ in writer.held})
+        turns, first = list[Value](), here[0]  # values whose turns come one after the other
         for q in here:
             if q.cls == "scan":
                 continue
             guard = writer.guard(q.guard)
             value = writer.value(q.root.operand, q.at)
             if q.cls == "store":
-                self._store(q, value)
+                first = q if not turns else first
+                turns.append(value)
+                if len(turns) == self.plan.woven:
+                    self._store(first, *turns)
+                    turns = []
             elif q.cls == "filter":
                 self.packing.append(q, value, guard, is_last=q is here[-1])
             elif q.cls == "outer":
@@ -254,13 +259,14 @@ class StageWriter:
         unsorted = not order.rises(place, self.plan.axes)
         return Update(acc, value, guard, self.writer.position(place), unsorted)
 
-    def _store(self, q: Placed, value: Value) -> None:
+    def _store(self, q: Placed, value: Value, *more: Value) -> None:
+        """Store a value, and those whose turn comes after it in memory."""
         writer, var = self.writer, q.root.var
         memory = self.outputs[var]
         size = var.aval.dtype.itemsize
         address = writer.address(q.at, memory.strides, size, ("store", var, q.at))
         streaming = self.streams and q.level == "inner"
-        writer.store(self.out[var], address, value, var.aval.dtype, streaming=streaming)
+        writer.store(self.out[var], address, value, var.aval.dtype, None, streaming, more)
 
     def stores(self, placed: list[Placed], level: str) -> None:
         """Stores of values made from finished reductions, at the present loop level."""

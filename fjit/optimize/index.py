@@ -181,6 +181,16 @@ def merge_splits(totals: dict[Term, int]) -> int:
     return const
 
 
+def steps(at: Indices, strides: tuple[int, ...]) -> dict[Term, int]:
+    """How far an address goes with each term, joined axes walked as the one that they are."""
+    totals: dict[Term, int] = {}
+    for index, stride in zip(at, strides, strict=True):
+        for term, coef in index.terms:
+            totals[term] = totals.get(term, 0) + coef * stride
+    merge_splits(totals)
+    return totals
+
+
 def inside(index: Index, low: int, high: int) -> Inside:
     """The condition low <= index < high; for x div n it is one on x, which needs no division."""
     if len(index.terms) == 1:
