@@ -327,11 +327,11 @@ class Count:
 class Loop:
     """A loop over one axis. kind: parallel, sequential or vector.
 
-    It runs from `start` (0) to min(start + extent, stop). A parallel loop runs over tasks, which
-    `decode` turns into axes, outermost first. A vector loop is unrolled `unroll` times, restarts
-    accumulators' blocks every `block` elements, and ends early where the accumulators `until`, of
-    any and all, are decided, or the word `flag` of shared memory says so, which it sets. `most`
-    bounds the extent of a short one: 4, 8 or 16; 0 is no bound.
+    It runs from `start` (0), or from 0 if that lies before it, to min(start + extent, stop). A
+    parallel loop runs over tasks, which `decode` turns into axes, outermost first. A vector loop is
+    unrolled `unroll` times, restarts accumulators' blocks every `block` elements, and ends early
+    where the accumulators `until`, of any and all, are decided, or the word `flag` of shared memory
+    says so, which it sets. `most` bounds the extent of a short one: 4, 8 or 16; 0 is no bound.
     """
 
     axis: str

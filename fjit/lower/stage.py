@@ -110,6 +110,14 @@ class StageWriter:
         size = self.writer.extent_slot(("length", counter, loop.axis), length)
         loop.start, loop.stop, loop.extent = Linear(None, ((counter, size),)), loop.extent, size
 
+    def _cut_out(self, loop: Loop, axis: Axis, start: int) -> None:
+        """Restrict the loop over a part of the chunked axis, from `start` on, to the chunk's."""
+        writer, stop = self.writer, loop.extent
+        self.part(loop, "chunk", self.chunk_length)
+        assert loop.start is not None
+        before = writer.extent_slot(("before", axis), -start)
+        loop.start, loop.stop, loop.most = loop.start._replace(offset=before), stop, 0
+
     def groups(self, axis: Axis, name: str, size: int) -> Loop:
         """The loop over groups of rows of an outer axis, or blocks of the inner one, or a chunk."""
         slot = self.writer.extent_slot((name, axis), -(-axis.extent // size))
@@ -142,7 +150,7 @@ class StageWriter:
             self._block_loops(here, accs, stage)
             return
         parts = [(0, axis.extent)]
-        if plan.stages == 1 and self.chunk_axis != axis:
+        if plan.stages == 1 and (self.chunk_axis != axis or not self.reductions):
             parts = cuts(self.env, here, axis)
         if len(parts) == 1:
             self._vector_loop(here, accs, stage, axis)
@@ -155,7 +163,7 @@ class StageWriter:
                 q._replace(at=ix.substitute(q.at, names), guard=ix.substitute_guard(q.guard, names))
                 for q in here
             ]
-            self._vector_loop(moved, accs, stage, part)
+            self._vector_loop(moved, accs, stage, part, start)
 
     def _block_loops(self, here: list[Placed], accs: dict[Var, int], stage: int) -> None:
         """The loop over blocks of I, each walked a second time by the reductions that need it."""
@@ -195,10 +203,13 @@ class StageWriter:
         return loop
 
     def _vector_loop(
-        self, here: list[Placed], accs: dict[Var, int], stage: int, axis: Axis
+        self, here: list[Placed], accs: dict[Var, int], stage: int, axis: Axis, start: int = 0
     ) -> None:
+        """A loop over I, or over the part of it that begins at `start`."""
         writer = self.writer
         loop = self.loop(axis, "vector")
+        if self.chunk_axis == self.inner != axis:
+            self._cut_out(loop, axis, start)
         if any(order.is_float_sum(q) for q in here if q.cls in ("inner", "whole")):
             loop.block = order.BLOCK
         writer.open(loop, (loop.axis,))
