@@ -200,6 +200,7 @@ def steps(at: Indices, strides: tuple[int, ...]) -> dict[Term, int]:
 
 def inside(index: Index, low: int, high: int) -> Inside:
     """The condition low <= index < high; for x div n it is one on x, which needs no division."""
+    index = joined(index)
     if len(index.terms) == 1:
         term, coef = index.terms[0]
         if isinstance(term, Div) and coef == 1:

@@ -6,7 +6,7 @@ import pytest
 import fjit
 from fjit.testing import check
 
-EXTENTS = (0, 1, 2, 64, 65, 127, 128, 1000)
+EXTENTS = (0, 1, 64, 65, 128, 1000)
 
 
 def _table(extent: int, dtype: str) -> np.ndarray:
@@ -15,7 +15,7 @@ def _table(extent: int, dtype: str) -> np.ndarray:
     return np.sort((values / (1 if dtype[0] in "iu" else 4)).astype(dtype))
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "i4", "i8", "u1", "?"])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "i8", "u1", "?"])
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_positions_of_what_is_there_and_of_what_is_not(dtype: str, side: str) -> None:
     for extent in EXTENTS:

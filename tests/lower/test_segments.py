@@ -28,6 +28,8 @@ def test_joins_along_a_chunked_axis(dtype: str) -> None:
     [
         lambda x: np.concatenate([x, x]),
         lambda x: np.roll(x, 3, axis=0),
+        lambda x: np.roll(x, 1),
+        lambda x: np.roll(x, -5)[:, ::1],
         lambda x: np.concatenate([x.ravel()[:10], x.ravel() * 2]),
     ],
 )

@@ -8,8 +8,8 @@ import pytest
 import fjit
 from fjit.testing import check
 
-DTYPES = ("f4", "f8", "f2", "i4", "i8", "u1", "?", ">f8")
-LENGTHS = (32, 33, 47, 64, 100, 1000)
+DTYPES = ("f4", "i8", "f2", "u1", "?", ">f8")
+LENGTHS = (33, 64, 100)
 
 
 def _arrays(count: int, shape: tuple[int, ...], dtype: str) -> list[np.ndarray]:
@@ -18,7 +18,7 @@ def _arrays(count: int, shape: tuple[int, ...], dtype: str) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("count", [2, 3, 4, 5, 6, 8, 9])
+@pytest.mark.parametrize("count", [2, 3, 4, 6, 7, 9])
 def test_a_stack_along_a_short_last_axis(count: int, dtype: str) -> None:
     for length in LENGTHS:
         check(lambda *xs: np.stack(xs, axis=-1), *_arrays(count, (length,), dtype))
