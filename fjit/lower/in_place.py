@@ -71,7 +71,7 @@ def _in_step(kernel: Kernel, source: Var, target: Var) -> bool:
             if isinstance(stmt, Append) and stmt.buffer in outside:
                 return False
             if isinstance(stmt, Store) and stmt.buffer in outside:
-                stored.add(_address(nest, stmt.at))
+                stored |= _addresses(nest, stmt)
             if isinstance(stmt, Load):
                 if stmt.other is not None and stmt.other[0] in inside:
                     return False
@@ -80,11 +80,19 @@ def _in_step(kernel: Kernel, source: Var, target: Var) -> bool:
     return True
 
 
-def _address(nest: Nest, at: Linear) -> object:
+def _address(nest: Nest, at: Linear) -> tuple[int, object]:
     """An address with run-time numbers in place of their slots."""
     offset = 0 if at.offset is None else nest.slots[at.offset.number]
+    assert isinstance(offset, int)
     factors = ((t, nest.slots[f.number] if isinstance(f, Slot) else str(f)) for t, f in at.terms)
     return offset, tuple(factors)
+
+
+def _addresses(nest: Nest, store: Store) -> set[object]:
+    """The addresses of a store's values, which lie side by side."""
+    offset, factors = _address(nest, store.at)
+    size = store.dtype.itemsize
+    return {(offset + turn * size, factors) for turn in range(1 + len(store.more))}
 
 
 def _bodies(nest: Nest) -> Iterator[Sequence[Stmt]]:
