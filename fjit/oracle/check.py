@@ -26,7 +26,7 @@ from fjit.core.trace import Trace
 from fjit.core.verify import verify
 from fjit.entries import Choices, Entry
 from fjit.frontend import views
-from fjit.frontend.function import Result
+from fjit.frontend.function import Result, Write
 from fjit.fused import Fused
 from fjit.optimize.clean import own_outputs
 from fjit.optimize.pipeline import optimize
@@ -207,7 +207,10 @@ def _analysed(entry: Entry, given: list[Any], fastmath: frozenset[str]) -> Bound
     for number, (got, want) in enumerate(zip(fused, outputs, strict=True)):
         name = f"fused interpreter: output {number}"
         assert_leaf(got, np.array(want.value), name, allowed=want.slack)
-    written = {position: outputs[output].slack for position, output in entry.traced.writes}
+    written: dict[int, Array | None] = {}
+    for write in entry.traced.writes:
+        whole = written.get(write.position), inputs[write.position]
+        written[write.position] = _written_slack(write, outputs[write.output].slack, *whole)
     return Bounds(
         [_result_slack(r, outputs, inputs, written) for r in entry.traced.results],
         [written.get(k) for k in range(len(leaves))],
@@ -228,6 +231,17 @@ def _undefined(bounds: Bounds | None) -> Bounds | None:
 def _captured(entry: Entry, start: int) -> list[Any]:
     captures = entry.traced.captures
     return [captures[k].array for k in range(start, len(entry.program.inputs))]
+
+
+def _written_slack(
+    write: Write, slack: Array | None, before: Array | None, argument: Array
+) -> Array | None:
+    """The slack of an argument after a write into it, from that before and that of the value."""
+    if write.region is None or (slack is None and before is None):
+        return slack
+    whole = np.zeros(argument.shape) if before is None else before
+    write.of(whole)[...] = 0.0 if slack is None else slack
+    return whole
 
 
 def _result_slack(
