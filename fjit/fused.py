@@ -338,7 +338,9 @@ class Fused(native.NativeCallable):
         if compile_code and self.choices.target != "interpreter":
             stages = self._forms.stages(traced, memory, self._policy())
             traced, made = stages.traced, stages.planned
-            executable = Executable(stages.assembly, self._options(), traced.writes if apart else ())
+            executable = Executable(
+                stages.assembly, self._options(), traced.writes if apart else ()
+            )
             self._compiles += executable.compiles
         self._seconds += time.perf_counter() - start
         entry = Entry(

@@ -20,8 +20,8 @@ from typing import Any, Final, NamedTuple
 from fjit.core import primitives as p
 from fjit.core.interpreter import needed
 from fjit.core.ir import Atom, Aval, Eqn, Program, Var
-from fjit.frontend.function import Traced, Write
 from fjit.core.region import Region
+from fjit.frontend.function import Traced, Write
 
 MOST_REGIONS: Final = 8
 """Regions of one argument; where more are written, it is written whole."""
@@ -150,7 +150,9 @@ def _region(eqn: Eqn, sizes: Any) -> Region:
     """The region of a slice or update; its shapes are static and its parameters tuples of ints."""
     starts: Any = eqn.param("starts")
     steps: Any = eqn.param("steps")
-    return Region(starts, sizes, tuple(1 if n == 1 else s for n, s in zip(sizes, steps, strict=True)))
+    return Region(
+        starts, sizes, tuple(1 if n == 1 else s for n, s in zip(sizes, steps, strict=True))
+    )
 
 
 def _kept(sizes: tuple[int, ...], shape: Any) -> tuple[int | None, ...] | None:

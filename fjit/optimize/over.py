@@ -5,7 +5,7 @@ argument. In
 `x[2:5] += y` and `x[0] = x[1]` they may, in `x[1:-1] = x[:-2] + x[2:]` not.
 
     kernel: b = slice[x, 2:5]; c = add b y in (c,)      c goes to x[2:5]
-    each element of the region is read where it is written, and before; nothing else reads the region
+    each element of the region is read where it is written, and before; nothing else reads it
 
 Invariant: results do not change; where a kernel may report an error, nothing is written over.
 """

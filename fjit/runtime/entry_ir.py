@@ -62,7 +62,7 @@ GUARD_WORDS: Final = 4
 array the value is the address of the words of an argument.
 """
 REGION_WORDS: Final = 5
-"""dtype, ndim, address of the shape, address of the strides, bytes from the array's first element."""
+"""dtype, ndim, address of the shape, address of the strides, bytes from the array's start."""
 RESULT_WORDS: Final = 10
 """dtype, ndim, address of the shape, address of the strides or 0, pooled; address of the symbols of
 its axes (-1: none) or 0, whether it is cut along its first axis in C order; whether it lies over an

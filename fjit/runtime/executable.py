@@ -112,9 +112,7 @@ class _Call:
 class Executable:
     """Runs a lowered plan. See the module's docstring."""
 
-    def __init__(
-        self, assembly: Assembly, options: Options, writes: Sequence[Write] = ()
-    ) -> None:
+    def __init__(self, assembly: Assembly, options: Options, writes: Sequence[Write] = ()) -> None:
         """`writes` are inputs with their new contents, whose memory is apart from all else."""
         self.assembly = assembly
         whole = [(write.position, write.output) for write in writes if write.region is None]

@@ -120,8 +120,8 @@ class Words:
         words = [dtype, len(how.shape), extents, strides, int(how.pooled), at, leading]
         if number in executable.parts:
             write = executable.parts[number]
-            strides = executable.memory[executable.program.inputs[write.position]].strides
-            return [*words, 1, places[write.position], self._region(write, how.dtype, strides)]
+            whole = executable.memory[executable.program.inputs[write.position]].strides
+            return [*words, 1, places[write.position], self._region(write, how.dtype, whole)]
         over = executable.over.get(number)
         return [*words, 0, 0, 0] if over is None else [*words, 1, places[over], 0]
 
