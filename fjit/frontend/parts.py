@@ -156,7 +156,7 @@ def _region(eqn: Eqn, sizes: Any) -> Region:
 
 
 def _kept(sizes: tuple[int, ...], shape: Any) -> tuple[int | None, ...] | None:
-    """For each axis of `sizes` its place in `shape`, where that only leaves out axes of extent 1."""
+    """For each axis of `sizes` its place in `shape`, if that only leaves out axes of extent 1."""
     kept = [k for k, n in enumerate(sizes) if n != 1]
     if tuple(sizes[k] for k in kept) != tuple(shape):
         return None
