@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fjit.core.ir import Program, Var
+from fjit.frontend.function import Write
 from fjit.lower.assembly import Assembly, Kernel
 from fjit.lower.nest import Append, Checked, Let, Linear, Load, Loop, Nest, Slot, Stmt, Store
 
@@ -30,6 +31,19 @@ def in_place(assembly: Assembly, writes: Sequence[tuple[int, int]]) -> dict[Var,
         source, target = program.inputs[position], program.outputs[number]
         if isinstance(target, Var) and _may_share(assembly, source, target):
             found[target] = source
+    return found
+
+
+def parts_of(assembly: Assembly, writes: Sequence[Write]) -> dict[Var, Write]:
+    """The results that lie in a part of an input, as the plan has it."""
+    found: dict[Var, Write] = {}
+    outputs = assembly.program.outputs
+    for write in writes:
+        target = outputs[write.output]
+        if isinstance(target, Var) and target in assembly.over:
+            found[target] = write
+    assert len(found) == len(assembly.over), "the plan writes over an input that shares memory"
+    assert not found or not any(_may_fail(k.nest) for k in assembly.kernels), "parts may be lost"
     return found
 
 

@@ -64,6 +64,7 @@ class Plan:
     decisions: tuple[Decision, ...]
     layouts: dict[Var, tuple[int, ...]]
     panels: tuple[Panels, ...] = ()
+    over: tuple[Var, ...] = ()  # results that lie in the part of an input that they replace
 
     @property
     def steps(self) -> tuple[Eqn, ...]:

@@ -27,7 +27,7 @@ from fjit.core.trace import Trace
 from fjit.core.verify import verify
 from fjit.entries import Choices, Entry
 from fjit.frontend import overlap, views
-from fjit.frontend.function import Result
+from fjit.frontend.function import Result, Write
 from fjit.frontend.session import place_of
 from fjit.fused import Fused
 from fjit.optimize.clean import own_outputs
@@ -238,12 +238,15 @@ def _captured(entry: Entry, leaves: list[Any]) -> list[Any]:
 def _bounds(entry: Entry, slacks: Sequence[Array | None], leaves: list[Any]) -> Bounds:
     """The slack of results and arguments, from that of the program's outputs."""
     written: dict[int, Array | None] = {}
-    for position, output in entry.traced.writes:
-        path = entry.traced.captures[position].path if position >= len(leaves) else None
-        if isinstance(path, overlap.Shared):
-            written.update(_parts(slacks[output], [(k, leaves[k]) for k in path.positions]))
+    for write in entry.traced.writes:
+        position, slack = write.position, slacks[write.output]
+        capture = entry.traced.captures.get(position)
+        if capture is not None and isinstance(capture.path, overlap.Shared):
+            shared = [(k, leaves[k]) for k in capture.path.positions]
+            written.update(_parts(slack, shared))
         else:
-            written[position] = slacks[output]
+            argument = leaves[position] if capture is None else capture.array
+            written[position] = _written_slack(write, slack, written.get(position), argument)
     first = {place_of(leaves[k]): k for k in reversed(range(len(leaves))) if _is_array(leaves[k])}
     for position, leaf in enumerate(leaves):  # an array passed twice is one input, the first
         if _is_array(leaf) and first[place_of(leaf)] in written:
@@ -271,6 +274,17 @@ def _parts(
         start = (array.__array_interface__["data"][0] - base) // array.itemsize
         strides = [s // array.itemsize * whole.itemsize for s in array.strides]
         yield position, np.lib.stride_tricks.as_strided(whole[start:], array.shape, strides)
+
+
+def _written_slack(
+    write: Write, slack: Array | None, before: Array | None, argument: Array
+) -> Array | None:
+    """The slack of an argument after a write into it, from that before and that of the value."""
+    if write.region is None or (slack is None and before is None):
+        return slack
+    whole = np.zeros(argument.shape) if before is None else before
+    write.of(whole)[...] = 0.0 if slack is None else slack
+    return whole
 
 
 def _result_slack(
