@@ -58,12 +58,14 @@ def _checked(
             "parameter, or a tuple of names"
         )
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-    good = isinstance(fastmath, (list, tuple, set, frozenset))
-    if not good or not all(flag in FLAGS for flag in fastmath):
+    flags = (fastmath,) if isinstance(fastmath, str) else fastmath
+    good = isinstance(flags, (list, tuple, set, frozenset))
+    if not good or not all(flag in FLAGS for flag in flags):
         raise FjitValueError(
-            f"fastmath={fastmath!r} is not known; good values: a set of {', '.join(FLAGS)}"
+            f"fastmath={fastmath!r} is not known; good values: a flag or a set of flags, which are "
+            f"{', '.join(FLAGS)}"
         )
-    return Choices(target, names, fusion, threads, bool(cache), fastmath=frozenset(fastmath))
+    return Choices(target, names, fusion, threads, bool(cache), fastmath=frozenset(flags))
 
 
 @overload
@@ -105,7 +107,8 @@ def fuse(
         threads: Most threads to use; None for the limits of OMP_NUM_THREADS and threadpoolctl.
         cache: Whether machine code is kept on disk.
         fastmath: Flags that trade exactness for speed, each for what docs/numerics.md says:
-            "contract", "reassoc", "nnan", "ninf", "nsz", "arcp", "approx". Empty by default.
+            "contract", "reassoc", "nnan", "ninf", "nsz", "arcp", "approx". Empty by default; one
+            flag can be given as it is.
 
     Returns:
         A callable with the same signature, and `explain`, `lower`, `cache_info`, `cache_clear`.

@@ -158,7 +158,7 @@ def kind_of(leaf: Any) -> tuple[Any, ...]:
 
 def overlapping_captures(traced: Traced, arguments: list[Any]) -> bool:
     """Whether a written array meets the memory of a captured one that the trace took as another."""
-    written = [position for position, _ in traced.writes]
+    written = [write.position for write in traced.writes]
     captured = [k for k, c in traced.captures.items() if not isinstance(c.path, overlap.Shared)]
     if not written or not captured:
         return False
@@ -170,9 +170,9 @@ def overlapping_captures(traced: Traced, arguments: list[Any]) -> bool:
     )
 
 
-def apart_writes(traced: Traced, arguments: list[Any]) -> tuple[tuple[int, int], ...]:
-    """The writes of a trace, if each input that is written shares no memory with another one."""
-    return () if traced.aliases or overlap.groups(arguments) else traced.writes
+def are_apart(traced: Traced, arguments: list[Any]) -> bool:
+    """Whether no input of a trace that writes shares memory with another one."""
+    return not traced.aliases and not overlap.groups(arguments)
 
 
 def check_paths(entry: Entry, known: list[Entry]) -> None:

@@ -72,22 +72,33 @@ class InternalError(FjitError):
     """A bug in fjit: an invariant of the program, plan or code generator does not hold."""
 
 
+STATIC_ADVICE = "Arguments that steer Python code can be named in static_argnames."
 BRANCH_ADVICE = (
     "Write it without a branch: np.where(condition, a, b) or np.select(...) picks per element; "
-    "sums and masks replace loops with a condition. Arguments that steer Python code can be named "
-    "in static_argnames."
+    f"sums and masks replace loops with a condition. {STATIC_ADVICE}"
 )
+NUMBER_ADVICE = (
+    "A function of Python numbers was given a traced value: write NumPy's function of arrays, "
+    f"np.sqrt(x) for math.sqrt(x). {STATIC_ADVICE}"
+)
+INTEGER_ADVICE = (
+    "A traced value was used as a Python integer, as the bound of a slice or of range() is: write "
+    "a mask, such as np.where(np.arange(len(x)) < n, x, 0), or an index array. "
+    f"{STATIC_ADVICE}"
+)
+LENGTH_ADVICE = "A mask decides this length: np.count_nonzero(mask) is it as a traced value."
+OUTSIDE_ADVICE = "Return the traced value, and do this with the result, outside the fused function."
 
 
-def branch_error(what: str, aval: str, where: str) -> BranchError:
+def branch_error(what: str, aval: str, where: str, advice: str = BRANCH_ADVICE) -> BranchError:
     """The error for Python code that asks a traced array for its value.
 
     `what` is the conversion asked for ("bool()", "int()"), `aval` the printed type of the traced
-    value, `where` the user's file and line.
+    value, `where` the user's file and line, `advice` what to write instead.
     """
     return BranchError(
         f"{what} of a traced array {aval} at {where}: its value is not known while the function "
-        f"is traced. {BRANCH_ADVICE}"
+        f"is traced. {advice}"
     )
 
 
@@ -116,10 +127,21 @@ def broadcast_error(shapes: tuple[tuple[object, ...], ...], where: str) -> Shape
 
 def dtype_error(dtype: object, what: str) -> UnsupportedError:
     """The error for an array of a dtype outside fjit's set."""
+    if getattr(dtype, "kind", "") == "c":
+        return complex_error(f"{what} has dtype {dtype}")
     return UnsupportedError(
         f"{what} has dtype {dtype}, which fjit does not handle: use bool, a fixed-width integer or "
         "a float dtype (structured, object, string and datetime arrays and masked arrays stay "
         "outside fused functions; convert with x.astype(...) or x.filled(...))."
+    )
+
+
+def complex_error(what: str) -> UnsupportedError:
+    """The error for complex numbers; `what` says which."""
+    return UnsupportedError(
+        f"{what}: complex numbers are not fused yet. Compute with real and imaginary parts as two "
+        "arrays (z.real and z.imag, np.cos(t) and np.sin(t) for np.exp(1j * t)), or outside the "
+        "fused function."
     )
 
 

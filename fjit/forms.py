@@ -29,12 +29,14 @@ from fjit.core import dtypes
 from fjit.core import primitives as p
 from fjit.core.ir import Atom, Aval, Eqn, Literal, Program, Sym, Var
 from fjit.core.recorded import EXACT, MARK, Number, Replay, Tape
+from fjit.core.region import Region
 from fjit.frontend.function import Traced
 from fjit.lower.assembly import Assembly, Kernel, assembled
 from fjit.lower.build import Memory
 from fjit.lower.nest import Nest
 from fjit.optimize.clean import own_outputs, with_inputs
 from fjit.optimize.frames import framed
+from fjit.optimize.over import Part, with_parts
 from fjit.optimize.pipeline import optimize
 from fjit.optimize.plan import Plan, plan
 from fjit.optimize.products import written_out
@@ -89,16 +91,21 @@ def planned(traced: Traced, memory: Sequence[Memory], policy: Policy) -> tuple[P
             atom = program.outputs[result.output]
             if isinstance(atom, Var):
                 orders[atom] = result.order
-    for position, output in traced.writes:
-        atom = program.outputs[output]
-        steps = [-abs(s) for s in memory[position].strides]
+    for write in traced.writes:
+        atom = program.outputs[write.output]
+        steps = [-abs(s) for s in memory[write.position].strides]
         if isinstance(atom, Var):
             orders.setdefault(atom, tuple(sorted(range(len(steps)), key=steps.__getitem__)))
     if policy.panels and _calls_library(program) and usable():
         places = zip(program.inputs, memory, strict=True)
         readable = {var for var, place in places if _is_readable(var, place)}
         program, orders = framed(program, strides, orders, readable)
-    return optimized, plan(program, strides, orders, policy.fusion)
+    parts = [
+        Part(w.position, w.output, w.region, _is_readable(program.inputs[w.position], place))
+        for w in traced.writes
+        if w.region is not None and (place := memory[w.position])
+    ]
+    return optimized, with_parts(plan(program, strides, orders, policy.fusion), parts, strides)
 
 
 def _calls_library(program: Program) -> bool:
@@ -241,7 +248,8 @@ class _Sizes:
             names[eqn.outputs[0]] = len(names)
         outputs = tuple(map(self._atom, program.outputs))
         orders = tuple((r.output, r.order) for r in traced.results if r.output is not None)
-        return tuple(inputs), tuple(eqns), outputs, orders, traced.writes
+        writes = tuple((k, n, self._part(tuple(r or ()))) for k, n, r in traced.writes)
+        return tuple(inputs), tuple(eqns), outputs, orders, writes
 
     def _part(self, value: Any) -> Any:
         if type(value) is int:
@@ -293,7 +301,8 @@ def _recorded(traced: Traced, memory: Sequence[Memory], policy: Policy, given: G
     restated = _Restated(lambda v: sizes[v] if v in sizes else tape.constant(v), words)
     program = restated.program(traced.program)
     at = [replace(m, strides=restated.part(m.strides)) for m in memory]
-    made = planned(replace(traced, program=program), at, policy)[1]
+    writes = tuple(w._replace(region=w.region and restated.region(w.region)) for w in traced.writes)
+    made = planned(replace(traced, program=program, writes=writes), at, policy)[1]
     assembly = assembled(made, at, policy.cache_bytes)
     found = _Numbers()
     _Filled(found.note).assembly(assembly, assembly.program.inputs)
@@ -333,6 +342,10 @@ class _Restated:
                 known = self.symbols[value] = Sym(self.part(value.bound), origin)
             return known
         return value
+
+    def region(self, region: Region) -> Region:
+        """The part of an input that is written."""
+        return Region(*map(self.part, region))
 
     def _eqn(self, eqn: Eqn) -> Eqn:
         inputs = tuple(map(self._atom, eqn.inputs))
@@ -395,7 +408,8 @@ class _Filled:
         for var, place in recorded.memory.items():
             strides = self._part(place.strides)
             memory[self.atoms[var]] = Memory(strides, place.swapped, place.scalar)  # type: ignore[index]
-        return Assembly(program, kernels, memory)
+        over = tuple(v for a in recorded.over if isinstance(v := self.atoms[a], Var))
+        return Assembly(program, kernels, memory, over=over)
 
     def _part(self, value: Any) -> Any:
         kind = type(value)

@@ -36,7 +36,7 @@ from fjit.entries import (
     Call,
     Choices,
     Entry,
-    apart_writes,
+    are_apart,
     check_paths,
     check_ranges,
     hashable,
@@ -55,6 +55,7 @@ from fjit.frontend import overlap
 from fjit.frontend.binding import hooks
 from fjit.frontend.function import Traced, trace_function
 from fjit.frontend.guards import Reads
+from fjit.frontend.parts import in_parts
 from fjit.frontend.paths import Attr
 from fjit.frontend.rebind import Rebound, rebind
 from fjit.frontend.session import Session, place_of
@@ -274,16 +275,17 @@ class Fused(native.NativeCallable):
         return arguments
 
     def _run(self, entry: Entry, arguments: list[Any]) -> Any:
-        for position, _ in entry.traced.writes:
-            if not arguments[position].flags.writeable:
+        for write in entry.traced.writes:
+            if not arguments[write.position].flags.writeable:
                 raise ReadOnlyError("assignment destination is read-only")
         if entry.executable is None:
             outputs: Sequence[Any] = interpret(entry.program, *arguments)
         else:
             outputs = entry.executable.run(arguments)[0]
-        for position, output in entry.traced.writes:
-            if outputs[output] is not arguments[position]:
-                np.copyto(arguments[position], outputs[output])
+        for write in entry.traced.writes:
+            target, value = write.of(arguments[write.position]), outputs[write.output]
+            if target is not value and place_of(target) != place_of(value):
+                np.copyto(target, value)
         results = [result_of(r, outputs, arguments) for r in entry.traced.results]
         return tree.unflatten(entry.traced.result_tree, results)
 
@@ -332,11 +334,13 @@ class Fused(native.NativeCallable):
                 "one is an argument and one captured from outside: pass both as arguments"
             )
         memory = tuple(memory_of(a) for a in arguments)
+        apart = bool(traced.writes) and are_apart(traced, arguments)
+        traced = in_parts(traced) if apart else traced
         executable, made = None, None
         if compile_code and self.machine.compiles:
             stages = self._forms.stages(traced, memory, self._policy())
             traced, made = stages.traced, stages.planned
-            writes = apart_writes(traced, arguments) if traced.writes else ()
+            writes = traced.writes if apart else ()
             executable = self.machine.executable(stages.assembly, self._options(), writes)
             self._compiles += executable.compiles
         self._seconds += time.perf_counter() - start

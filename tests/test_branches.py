@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fjit
+from fjit.testing import check
 
 
 def checked(x: Any) -> Any:
@@ -22,6 +23,33 @@ def newton(a: Any) -> Any:
         x = 0.5 * (x + a / x)
         steps += 1
     return x
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, k: x[k:],
+        lambda x, k: x[k : k + 2] * 2,
+        lambda x, k: x[-k:].sum(),
+        lambda x, k: x[::k],
+        lambda x, k: x[k::-1],
+        lambda x, k: x[k:None:1],
+        lambda x, k: x[0 * k :],
+        lambda x, k: x[int(x[1]) : int(x[3])],
+        lambda x, k: x.reshape(3, 2)[k - 1 :, : k - 1],
+    ],
+)
+@pytest.mark.parametrize("k", [1, 2, np.int32(3)])
+def test_slices_follow_traced_bounds(f: Any, k: Any) -> None:
+    check(f, np.arange(6.0), k)
+
+
+def test_writes_to_slices_follow_traced_bounds() -> None:
+    def f(x: Any, k: Any) -> Any:
+        x[k:] = 0
+        x[:k] += x[k - 1]
+
+    check(f, np.arange(6.0), 2)
 
 
 def test_each_way_is_traced_once() -> None:

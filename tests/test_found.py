@@ -93,6 +93,18 @@ def columns_of_elementary_functions(a: Any) -> Any:
 TIES = np.random.default_rng(0).integers(0, 2, (4, 3, 4, 5))
 ZERO_STRIDES = np.broadcast_to(np.arange(9, dtype="u1").reshape(1, 3, 3), (4, 3, 3))
 
+
+def end_of_a_join_with_a_sorted_part(a: Any) -> Any:
+    b = a + 1
+    return (np.concatenate([np.sort(b), b * 2]) * 3)[len(a) :]
+
+
+def ends_of_joins_with_calls(a: Any) -> Any:
+    b = a + 1
+    whole = np.concatenate([np.sort(b), b @ b[:, None], np.argsort(b), b * 2]) * 3
+    return whole[len(a) + 1 :], whole[-len(a) :] + b, whole[:2]
+
+
 FOUND: dict[str, tuple[Any, ...]] = {
     "scan of a converted filter": (lambda b: np.cumsum(b[b > 2]), np.arange(8, dtype="u1")),
     "initial of an empty filter": (lambda a: np.max(a[a > 9], initial=1.0), np.ones(3)),
@@ -150,6 +162,9 @@ FOUND: dict[str, tuple[Any, ...]] = {
         columns_of_elementary_functions,
         np.random.default_rng(0).normal(size=(2, 5, 1, 150)),
     ),
+    "a sorted part that nothing reads": (end_of_a_join_with_a_sorted_part, np.ones(1)),
+    "sorted parts that nothing reads": (end_of_a_join_with_a_sorted_part, np.arange(5.0)[::-1]),
+    "calls that nothing reads": (ends_of_joins_with_calls, np.array([3.0, 1.0, 2.0])),
     "cosines beside a huge argument": (
         np.cos,
         np.random.default_rng(0).normal(size=2000).astype("f4") * 3000,

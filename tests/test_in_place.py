@@ -20,7 +20,7 @@ def over(function: Callable[..., Any], *args: Any) -> int:
     check(function, *args)
     executable = fjit.fuse(function).prepare(*args).executable
     assert executable is not None
-    return len(executable.over)
+    return len(executable.over) + len(executable.parts)
 
 
 def add(a: Any, b: Any) -> None:

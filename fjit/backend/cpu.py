@@ -15,6 +15,7 @@ from fjit.backend.accumulate import WORD, Accumulator, Lanewise
 from fjit.backend.emitter import PTR, Emitter, Ty, Val
 from fjit.backend.lanes import end_lanes, lanes_for
 from fjit.backend.statements import FLAG, like, raw
+from fjit.backend.turning import turned, woven
 from fjit.backend.versions import CACHE_LINE, LEAST_STREAMED, Versions
 from fjit.core.meanings import start_value
 from fjit.lower import nest as n
@@ -226,7 +227,7 @@ class _Phase(Versions):
             factor = next(f for t, f in stmt.at.terms if t == self.vector)
             step = self._times(em.const(WORD, 1), factor, stmt.dtype.itemsize)
             places = [em.gep(pointer, em.mul(step, em.const(WORD, k))) for k in range(self.lanes)]
-            known = _turned(em, [em.load(ty, place) for place in places])
+            known = turned(em, [em.load(ty, place) for place in places])
             self.tiles[stmt.out, group] = known
         return known[row]
 
@@ -254,14 +255,15 @@ class _Phase(Versions):
         base, vector = self.linear(stmt.at, stmt.dtype.itemsize)
         guard = None if stmt.guard is None else self.values[stmt.guard]
         pointer = em.gep(self.pointer(stmt.buffer), base)
+        if stmt.more:
+            self._woven_store(stmt, pointer)
+            return
         value = self.values[stmt.value]
         contiguous = self._is_contiguous(stmt.at)
         if vector is None and not contiguous:
             self._scalar_store(stmt, pointer, value, guard)
             return
-        if value.ty.lanes != self.lanes:
-            value = em.splat(value, self.lanes)
-        value = self._to_memory(value, stmt.dtype)
+        value = self._lanes_to_memory(value, stmt.dtype)
         mask = self._full_mask(guard)
         if vector is None and self._runs_back(stmt.at):
             pointer, value = self._last_lane(pointer, stmt.dtype.itemsize), self._reversed(value)
@@ -269,10 +271,29 @@ class _Phase(Versions):
         if vector is not None:
             every = em.const(FLAG.with_lanes(self.lanes), 1)
             em.scatter(value, self._pointers(pointer, vector), mask or every)
-        elif mask is not None:
+        else:
+            streams = stmt.streaming and not self._runs_back(stmt.at)
+            self._put(value, pointer, mask, stmt.dtype.itemsize, streams)
+
+    def _woven_store(self, stmt: n.Store, pointer: Val) -> None:
+        """Values whose lanes take turns in memory: as many vectors, one behind the other."""
+        em, size = self.em, stmt.dtype.itemsize
+        numbers = (stmt.value, *stmt.more)
+        values = [self._lanes_to_memory(self.values[v], stmt.dtype) for v in numbers]
+        masks: list[Val | None] = [None] * len(values)
+        if self.mask is not None:
+            masks = [*woven(em, [self.mask] * len(values))]
+        for part, (value, mask) in enumerate(zip(woven(em, values), masks, strict=True)):
+            place = em.gep(pointer, em.const(WORD, part * self.lanes * size))
+            self._put(value, place, mask, size, stmt.streaming)
+
+    def _put(self, value: Val, pointer: Val, mask: Val | None, size: int, streams: bool) -> None:
+        """Store a vector side by side, past the caches if it may go there and may go now."""
+        em = self.em
+        if mask is not None:
             em.masked_store(value, pointer, mask)
-        elif self.streaming and stmt.streaming and not self._runs_back(stmt.at):
-            nbytes = self.lanes * stmt.dtype.itemsize
+        elif self.streaming and streams:
+            nbytes = self.lanes * size
             aligned = min(nbytes, CACHE_LINE) if nbytes >= LEAST_STREAMED else 1
             em.store(value, pointer, aligned, "!nontemporal !0" if aligned > 1 else "")
         else:
@@ -284,6 +305,11 @@ class _Phase(Versions):
         if guard is not None:
             pointer = em.select(guard, pointer, self.dummy)
         em.store(value, pointer)
+
+    def _lanes_to_memory(self, value: Val, dtype: object) -> Val:
+        if value.ty.lanes != self.lanes:
+            value = self.em.splat(value, self.lanes)
+        return self._to_memory(value, dtype)
 
     # ---- reductions -----------------------------------------------------------------------
     def _on_open(self, stmt: n.Open) -> None:
@@ -344,9 +370,7 @@ class _Phase(Versions):
         if self.lanes == 1:
             em.store(self._to_memory(value, stmt.dtype), em.select(mask, pointer, self.dummy))
             return
-        if value.ty.lanes != self.lanes:
-            value = em.splat(value, self.lanes)
-        value = self._to_memory(value, stmt.dtype)
+        value = self._lanes_to_memory(value, stmt.dtype)
         name = f"llvm.masked.compressstore.{value.ty.suffix}"
         em.call(name, None, value, pointer, mask)
 
@@ -361,21 +385,6 @@ class _Phase(Versions):
             bits = em.intrinsic("ctpop", bits.ty, bits)
         count = bits if bits.ty.bits == 64 else em.zext(bits, WORD)
         self._set(counter, em.add(self._read(counter, WORD), count))
-
-
-def _turned(em: Emitter, rows: list[Val]) -> list[Val]:
-    """The transpose of a square tile in log2(n) rounds of n shuffles (J. Eklundh, 1972)."""
-    size = len(rows)
-    half = size // 2
-    while half:
-        upper = [k + (size - half if k & half else 0) for k in range(size)]
-        lower = [k + (size if k & half else half) for k in range(size)]
-        for k in range(size):
-            if not k & half:
-                a, b = rows[k], rows[k + half]
-                rows[k], rows[k + half] = em.shuffle(a, b, upper), em.shuffle(a, b, lower)
-        half //= 2
-    return rows
 
 
 def _moved(loop: n.Loop) -> tuple[n.Load, n.Store] | None:

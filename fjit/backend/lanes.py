@@ -52,8 +52,27 @@ def end_lanes(nest: n.Nest, target: CpuTarget, width: int = 0) -> int:
     stencil = any(_is_stencil(phase.loop) for phase in nest.phases)
     bits = min(target.vector_bits, STENCIL_BITS) if stencil else target.vector_bits
     lanes = max(1, min(64, bits // 8 // max(nest.width, 1)))
+    turned = [rows for phase in nest.phases if (rows := _turned_rows(phase.loop))]
+    lanes = min([lanes, *turned])
     most = max(_longest(phase.loop) for phase in nest.phases)
     return min(lanes, most) if most else lanes
+
+
+def _turned_rows(loop: n.Loop) -> int:
+    """Rows of a tile that are unrolled and loaded across; 0 if there is none.
+
+    More lanes than rows would be loaded one by one (transposes of bytes: 83 us, and 8 so).
+    """
+    for stmt in loop.body:
+        if not isinstance(stmt, n.Loop):
+            continue
+        across = (stmt.axis, n.UNIT)
+        if loop.kind == "vector" and stmt.unroll > 1:
+            if any(isinstance(s, n.Load) and across in s.at.terms for s in stmt.body):
+                return stmt.unroll
+        elif rows := _turned_rows(stmt):
+            return rows
+    return 0
 
 
 def _longest(loop: n.Loop) -> int:

@@ -292,7 +292,7 @@ class _Kernel(Statements):
             for s in loop.body
             if isinstance(s, n.Load | n.Store)
             and s.guard is None
-            and not (isinstance(s, n.Load) and s.other is not None)
+            and not (s.other is not None if isinstance(s, n.Load) else s.more)
             and s.at.terms.count((loop.axis, n.UNIT)) == 1
             and not any(t in inside or (t[0] == "c" and t != "chunk") for t, _ in s.at.terms)
         }
@@ -400,7 +400,11 @@ class _Kernel(Statements):
         size = stmt.dtype.itemsize
 
         def store() -> None:
-            self.em.store(value, self._place(stmt), size)
+            em, place = self.em, self._place(stmt)
+            em.store(value, place, size)
+            for k, other in enumerate(stmt.more, 1):
+                behind = self._to_memory(self.values[other], stmt.dtype)
+                em.store(behind, em.gep(place, em.const(WORD, k * size)), size)
 
         if guard is None:
             store()

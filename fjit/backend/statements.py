@@ -183,6 +183,8 @@ class Statements:
             assert loop.stop is not None
             start = self.linear(loop.start)[0]
             stop = self._smaller(em.add(start, stop), self.slot(loop.stop))
+            if loop.start.offset is not None:  # a chunk may begin before a part of its axis
+                start = self._larger(start, em.const(WORD, 0))
         if loop.cell is not None:
             stop = self._smaller(stop, em.load(WORD, self.pointer(loop.cell)))
         return start, stop

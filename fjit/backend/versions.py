@@ -88,7 +88,7 @@ class Versions(Frame):
         return [s for s in stores if self._may_stream(loop, s)]
 
     def _may_stream(self, loop: n.Loop, store: n.Store) -> bool:
-        beside = (loop.axis, n.UNIT) in store.at.terms
+        beside = bool(store.more) or (loop.axis, n.UNIT) in store.at.terms
         wide = self.lanes * store.dtype.itemsize >= LEAST_STREAMED
         return store.streaming and store.guard is None and beside and wide
 
@@ -165,7 +165,8 @@ class Versions(Frame):
         self._set(counter, start)
         (place,) = self._places(loop, stores[:1], start)
         ahead = em.and_(em.neg(place), em.const(WORD, CACHE_LINE - 1))
-        ahead = em.udiv(ahead, em.const(WORD, stores[0].dtype.itemsize))
+        nbytes = stores[0].dtype.itemsize * (1 + len(stores[0].more))
+        ahead = em.udiv(ahead, em.const(WORD, nbytes))
         self._set(limit, self._smaller(em.add(start, ahead), stop))
         ends, middle, done = self._label("ends"), self._label("middle"), self._label("streamed")
         em.br(ends)

@@ -7,6 +7,7 @@ library keeps from call to call counts, and so does machine code; what it loads 
 """
 
 import contextlib
+import math
 import subprocess
 import sys
 import warnings
@@ -17,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from fjit.bench.cases import CASES
+from fjit.bench.limits import Limits, OverLimit
 from fjit.bench.peers import PEERS, Peer, describe
 from fjit.bench.runner import Job, Row, make
 from fjit.errors import FjitError
@@ -31,28 +33,37 @@ def supported() -> bool:
     return _RESET.exists() and _STATUS.exists()
 
 
-def peak(job: Job, peer: str) -> int:
-    """Return the bytes; raises FjitError with the peer's own words where it refuses the case."""
+def peak(job: Job, peer: str, seconds: float = math.inf) -> int:
+    """Return the bytes; raises FjitError with the peer's own words where it refuses the case.
+
+    Raises OverLimit where its process takes longer than `seconds`.
+    """
     place = str(CASES.index(job.case))
     shape = "x".join(map(str, job.shape))
     words = [sys.executable, "-m", "fjit.bench.memory", place, shape, job.dtype, peer, job.threads]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    limit = None if seconds == math.inf else seconds
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=limit)
+    except subprocess.TimeoutExpired:
+        raise OverLimit from None
     if done.returncode:
         raise FjitError((done.stderr.strip().splitlines() or ["no memory"])[-1])
     return int(done.stdout.split()[-1])
 
 
-def row(job: Job, peers: tuple[Peer, ...]) -> Row:
-    """A row of the table with bytes in the place of seconds."""
+def row(job: Job, peers: tuple[Peer, ...], limit: float = math.inf) -> Row:
+    """A row of the table with bytes in the place of seconds; `limit` holds for each peer."""
     case = job.case
     found = Row(case.group, case.name, job.shape, job.dtype, job.threads)
     if not supported():
         return replace(found, notes={"fjit": "this system does not tell a process its peak"})
     for peer in peers:
         try:
-            found.times[peer.name] = peak(job, peer.name)
+            found.times[peer.name] = peak(job, peer.name, limit)
         except FjitError as error:
             found.notes[peer.name] = describe(error)
+        except OverLimit:
+            found.notes[peer.name] = Limits(limit).note
     return found
 
 

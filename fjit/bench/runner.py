@@ -1,7 +1,7 @@
 """One case, checked and timed with every peer: a row of the table.
 
 Takes a case, a shape, a dtype and peers, gives a Row. Invariant: a peer whose result is not NumPy's
-is not timed, and says so.
+or that takes longer than it may is not timed, and its row says so.
 
     run(Job(case, (2000, 2000), "f32", "1"), peers, effort)    ->    Row(times={"numpy": 1.1e-3})
 """
@@ -21,6 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 from fjit.bench.cases import SHAPES, STEADY, TRACE, Case, Shape
+from fjit.bench.limits import Limits, OverLimit
 from fjit.bench.peers import Call, Peer, convert, describe, reference
 from fjit.bench.timing import Effort, copier, interleaved
 from fjit.core import tree
@@ -95,11 +96,13 @@ def run(job: Job, peers: tuple[Peer, ...], effort: Effort) -> Row:
         except ImportError as error:  # it may need scipy's special functions
             return replace(row, notes={"numpy": describe(error)})
         nbytes = _nbytes(arguments) + _nbytes(expected)
-        calls, notes = _prepare(job, peers, arguments, expected)
+        limits = Limits(effort.limit)
+        calls, notes = _prepare(job, peers, arguments, expected, limits)
         if case.kind == STEADY:
-            seconds, rate = _steady(job, calls, arguments, nbytes, effort)
+            seconds, rate = _steady(job, calls, arguments, nbytes, effort, limits)
         else:
-            seconds, rate = (_shapes if case.kind == SHAPES else _first)(job, calls), 0.0
+            seconds, rate = (_shapes if case.kind == SHAPES else _first)(job, calls, limits), 0.0
+    notes |= {name: limits.note for name in calls if name not in seconds}
     times = {name: statistics.median(values) for name, values in seconds.items()}
     return replace(row, nbytes=nbytes, copy_rate=rate, times=times, notes=notes)
 
@@ -110,21 +113,27 @@ def make(job: Job) -> tuple[Any, ...]:
 
 
 def _prepare(
-    job: Job, peers: tuple[Peer, ...], arguments: tuple[Any, ...], expected: Any
+    job: Job, peers: tuple[Peer, ...], arguments: tuple[Any, ...], expected: Any, limits: Limits
 ) -> tuple[dict[str, tuple[Peer, Call]], dict[str, str]]:
     """The peers that give NumPy's result, each with its function; the others' reasons."""
     calls, notes = {}, {}
     for peer in peers:
         if job.case.kind not in peer.kinds:
             continue
+        call: Call | None = None
         try:
-            call = peer.compile(job.case, job.count)
-            if call is None:
-                continue
-            result = convert(peer.fetch, call(*peer.arguments(arguments)))
+            with limits.holding(peer.name):
+                call = peer.compile(job.case, job.count)
+                if call is None:
+                    continue
+                result = convert(peer.fetch, call(*peer.arguments(arguments)))
             check(result, expected, TOLERANCE[job.dtype] * job.case.tolerance)
         except Wrong as error:
             notes[peer.name] = f"wrong result, {error}"
+        except OverLimit:
+            notes[peer.name] = limits.note
+            if call is not None:
+                peer.forget(call)
         except Exception as error:  # a peer may refuse a program in any way it likes
             notes[peer.name] = describe(error)
         else:
@@ -167,38 +176,54 @@ def _steady(
     arguments: tuple[Any, ...],
     nbytes: int,
     effort: Effort,
+    limits: Limits,
 ) -> tuple[dict[str, list[float]], float]:
     copy, part = copier(nbytes, job.count or len(os.sched_getaffinity(0)))
     timed: dict[str, Callable[[], Any]] = {
         name: partial(call, *peer.arguments(arguments)) for name, (peer, call) in calls.items()
     }
-    seconds = interleaved({**timed, "copy": copy}, effort)
+    seconds = interleaved({**timed, "copy": copy}, effort, limits=limits)
     rate = nbytes * part / statistics.median(seconds.pop("copy"))
     return seconds, rate
 
 
-def _shapes(job: Job, calls: dict[str, tuple[Peer, Call]]) -> dict[str, list[float]]:
+def _shapes(
+    job: Job, calls: dict[str, tuple[Peer, Call]], limits: Limits
+) -> dict[str, list[float]]:
     """Each round makes arrays of a shape not seen before; two rounds go untimed."""
     rows, columns = job.shape
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for step in range(1, FEW + 3):
         shape = (rows + step, columns + 3 * step)
         fresh = make(Job(job.case, shape, job.dtype, job.threads))
-        for name, (peer, call) in calls.items():
-            spent = _once(call, peer.arguments(fresh))
-            if step > 2:
-                seconds[name].append(spent)
+        for name in tuple(seconds):
+            peer, call = calls[name]
+            try:
+                with limits.holding(name):
+                    spent = _once(call, peer.arguments(fresh))
+            except OverLimit:
+                del seconds[name]
+            else:
+                seconds[name] += [spent] * (step > 2)
     return seconds
 
 
-def _first(job: Job, calls: dict[str, tuple[Peer, Call]]) -> dict[str, list[float]]:
+def _first(job: Job, calls: dict[str, tuple[Peer, Call]], limits: Limits) -> dict[str, list[float]]:
     """Each round compiles anew, after emptying what the peer remembers in this process."""
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     arguments = make(job)
-    for _, (name, (peer, call)) in itertools.product(range(FEW), list(calls.items())):
-        peer.forget(call)
-        call = peer.compile(job.case, job.count) or call
-        seconds[name].append(_once(call, peer.arguments(arguments)))
+    for _ in range(FEW):
+        for name in tuple(seconds):
+            peer, call = calls[name]
+            peer.forget(call)
+            try:
+                with limits.holding(name):
+                    call = peer.compile(job.case, job.count) or call
+                    spent = _once(call, peer.arguments(arguments))
+            except OverLimit:
+                del seconds[name]
+            else:
+                seconds[name].append(spent)
     return seconds
 
 

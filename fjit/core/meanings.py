@@ -197,9 +197,14 @@ def repeat(a: Array, counts: Array, *, axis: int, extent: int) -> Array:
     return np.repeat(a, counts, axis=axis)
 
 
+BY_DIGITS = 24
+"""Bytes of a row from which sorting by digits pays: NumPy counts all 256 of each row anew."""
+
+
 def sort(a: Array, *, axis: int, stable: bool) -> Array:
     """See rules.sort. Bytes are sorted by their digits, which takes a tenth of the time."""
-    return np.sort(a, axis=axis, kind="stable" if stable or a.dtype.itemsize == 1 else None)
+    by_digits = a.dtype.itemsize == 1 and a.shape[axis] >= BY_DIGITS
+    return np.sort(a, axis=axis, kind="stable" if stable or by_digits else None)
 
 
 def argsort(a: Array, *, axis: int, stable: bool) -> Array:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import optree
@@ -20,8 +20,9 @@ import optree
 from fjit.core import dtypes, tree
 from fjit.core.interpreter import interpret, needed
 from fjit.core.ir import Atom, Aval, Program
+from fjit.core.region import Region
 from fjit.core.trace import Trace, open_trace
-from fjit.errors import UnsupportedError, dtype_error
+from fjit.errors import UnsupportedError, complex_error, dtype_error
 from fjit.frontend import operands, overlap, views
 from fjit.frontend.layout import k_order
 from fjit.frontend.paths import Path
@@ -54,11 +55,23 @@ class Result:
     static: Any = None
 
 
+class Write(NamedTuple):
+    """An input, and the output that holds its new contents, or those of a region of it."""
+
+    position: int
+    output: int
+    region: Region | None = None
+
+    def of(self, array: Any) -> Any:
+        """The part of an array that is written."""
+        return array if self.region is None else self.region.of(array)
+
+
 @dataclass(frozen=True, slots=True)
 class Traced:
     """A traced function: see the module's docstring.
 
-    `writes` pairs an input position with the program output that holds its new contents;
+    `writes` are the inputs that get new contents, and the program outputs that hold them;
     `int_ranges` are the ranges that Python int arguments (by input position) must stay in,
     `branches` the decisions on traced scalars that the trace is valid for, `aliases` the captured
     arrays that are arguments as well (by input position).
@@ -68,7 +81,7 @@ class Traced:
     captures: dict[int, Capture]
     results: tuple[Result, ...]
     result_tree: optree.PyTreeSpec
-    writes: tuple[tuple[int, int], ...]
+    writes: tuple[Write, ...]
     int_ranges: tuple[tuple[int, int, int], ...]
     branches: tuple[Branch, ...] = ()
     aliases: tuple[tuple[Path, int], ...] = ()
@@ -94,6 +107,8 @@ def input_aval(value: Any, what: str) -> tuple[Aval, type | None]:
         if value.dtype.fields is not None:
             raise dtype_error(value.dtype, what)
         return Aval(value.shape, dtypes.canonical(value.dtype, what)), None
+    if kind is complex:
+        raise complex_error(f"{what} is the number {value}")
     raise UnsupportedError(
         f"{what} is a {kind.__name__}: fused functions take arrays, numbers and containers of "
         "them; name an argument that is none of these in static_argnames"
@@ -146,7 +161,7 @@ def _finish(trace: Trace, session: Session, result: Any) -> Traced:
     writes = []
     for position, buffer in enumerate(session.inputs):
         if buffer.version:
-            writes.append((position, len(outputs)))
+            writes.append(Write(position, len(outputs)))
             outputs.append(buffer.value)
     positions = {buffer.value: k for k, buffer in enumerate(session.inputs) if not buffer.version}
     ranges = tuple(

@@ -15,7 +15,7 @@ from fjit.core import dtypes
 from fjit.core import primitives as p
 from fjit.core.ir import Atom, Literal, Shape, Sym
 from fjit.core.trace import where
-from fjit.errors import FjitTypeError, broadcast_error, dtype_error
+from fjit.errors import FjitTypeError, broadcast_error, complex_error, dtype_error
 from fjit.frontend.layout import Strides, result_strides
 from fjit.frontend.session import Session, current
 from fjit.frontend.tracer import FUNCTIONS, Tracer, from_atom
@@ -66,6 +66,8 @@ def lift(value: Any) -> Operand:
         return lift(array_of(value))
     if isinstance(value, (bool, int, float)):
         return lift(next(k for k in (bool, int, float) if isinstance(value, k))(value))
+    if isinstance(value, complex):
+        raise complex_error(f"the number {value} at {where()}")
     raise FjitTypeError(
         f"{kind.__name__} at {where()} is no array: traced operations take arrays, numbers and "
         "nested lists of them; name an argument that is none of these in static_argnames"

@@ -19,10 +19,16 @@ from fjit.core import dtypes
 from fjit.core.ir import Atom, Aval, Literal, Shape, Sym
 from fjit.core.trace import Trace, where
 from fjit.errors import (
+    BRANCH_ADVICE,
+    INTEGER_ADVICE,
+    LENGTH_ADVICE,
+    NUMBER_ADVICE,
+    OUTSIDE_ADVICE,
     FjitTypeError,
     FjitValueError,
     ReadOnlyError,
     branch_error,
+    complex_error,
     unsupported_function,
 )
 from fjit.frontend import views
@@ -262,8 +268,9 @@ class Tracer(Methods):
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         raise FjitTypeError(
             f"a traced array {self.aval} cannot become a NumPy array, at {where()}: its value is "
-            "not known while the function is traced. Keep computing with NumPy functions on it, "
-            "fill an array made with np.zeros/np.empty, or use np.stack for a list of values."
+            "not known while the function is traced. A list of traced values in the place of an "
+            "array is joined first, with np.stack([a, b]), or fills an array made with np.zeros; "
+            "a library that wants NumPy arrays is called outside the fused function."
         )
 
     # ---- Python's protocols ---------------------------------------------------------------
@@ -275,7 +282,8 @@ class Tracer(Methods):
         atom = self.atom
         session = current()
         if session.evaluate is None or not self.aval.is_static or self.aval.bound != 1:
-            raise branch_error(what, str(self.aval), where())
+            advice = INTEGER_ADVICE if kind is int else BRANCH_ADVICE
+            raise branch_error(what, str(self.aval), where(), advice)
         if isinstance(atom, Literal):
             return kind(atom.value)
         for branch in session.branches:
@@ -291,13 +299,13 @@ class Tracer(Methods):
         return int(self._decided("an index or integer", int))
 
     def __int__(self) -> int:
-        raise branch_error("int()", str(self.aval), where())
+        raise branch_error("int()", str(self.aval), where(), INTEGER_ADVICE)
 
     def __float__(self) -> float:
-        raise branch_error("float()", str(self.aval), where())
+        raise branch_error("float()", str(self.aval), where(), NUMBER_ADVICE)
 
     def __complex__(self) -> complex:
-        raise branch_error("complex()", str(self.aval), where())
+        raise complex_error(f"complex() of {self.aval} at {where()}")
 
     def __hash__(self) -> int:
         raise TypeError("unhashable type: 'numpy.ndarray'")
@@ -307,7 +315,7 @@ class Tracer(Methods):
             raise FjitTypeError("len() of unsized object")
         extent = self.aval.shape[0]
         if isinstance(extent, Sym):
-            raise branch_error("len()", str(self.aval), where())
+            raise branch_error("len()", str(self.aval), where(), LENGTH_ADVICE)
         return extent
 
     def __iter__(self) -> Iterator[Any]:
@@ -324,7 +332,8 @@ class Tracer(Methods):
 
     def __format__(self, spec: str) -> str:
         if spec:
-            raise branch_error(f"format(..., {spec!r})", str(self.aval), where())
+            what = f"format(..., {spec!r})"
+            raise branch_error(what, str(self.aval), where(), OUTSIDE_ADVICE)
         return repr(self)
 
     def __copy__(self) -> Any:
@@ -346,7 +355,7 @@ class Tracer(Methods):
         return self._as_python(int, dtypes.I64)
 
     def __fjit_complex__(self) -> NoReturn:
-        raise unsupported_function("complex()", "complex numbers are not fused yet", where())
+        raise complex_error(f"complex() at {where()}")
 
     def __fjit_bool__(self) -> Any:
         return self._as_python(bool, dtypes.BOOL)
@@ -372,7 +381,7 @@ class Tracer(Methods):
 
     def tolist(self) -> NoReturn:
         """Refused: nested Python lists need values."""
-        raise branch_error("tolist()", str(self.aval), where())
+        raise branch_error("tolist()", str(self.aval), where(), OUTSIDE_ADVICE)
 
     # ---- operators ------------------------------------------------------------------------
     # fmt: off

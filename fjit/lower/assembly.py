@@ -36,6 +36,7 @@ class Assembly(NamedTuple):
     kernels: tuple[Kernel, ...]
     memory: dict[Var, Memory]
     panels: tuple[Panels, ...] = ()
+    over: tuple[Var, ...] = ()  # results that lie in the part of an input that they replace
 
 
 def build_nest(
@@ -72,4 +73,4 @@ def assembled(plan: Plan, inputs: Sequence[Memory], cache_bytes: int) -> Assembl
     for kernel in plan.kernels:
         nest, cells = build_nest(kernel, memory, cache_bytes)
         kernels.append(Kernel(kernel.eqn, nest, str(nest), cells))
-    return Assembly(plan.program, tuple(kernels), memory, plan.panels)
+    return Assembly(plan.program, tuple(kernels), memory, plan.panels, plan.over)

@@ -429,9 +429,10 @@ class Writer:
         return out, under
 
     def store(self, buffer: int, at: Linear, value: Value, dtype: np.dtype,
-              guard: Value | None = None, streaming: bool = False) -> None:  # fmt: skip
+              guard: Value | None = None, streaming: bool = False,
+              more: tuple[Value, ...] = ()) -> None:  # fmt: skip
         """Store in the innermost open loop."""
-        self.place(Store(buffer, at, value, dtype, guard, streaming), self.depth)
+        self.place(Store(buffer, at, value, dtype, guard, streaming, more), self.depth)
 
     def prepare(self, roots: list[tuple[Atom, Indices]], stops: set[Var]) -> None:
         """Compute what `roots` need unguarded, in program order: recursion stays shallow."""

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from fjit.core.ir import Eqn, Var
 from fjit.lower.build import Memory
 from fjit.lower.split import split
+from fjit.lower.weaving import woven
 from fjit.optimize import cost, demand
 from fjit.optimize import index as ix
 from fjit.optimize.drafts import root_reads
@@ -30,10 +31,10 @@ their idle lanes (exp of rows of 3 float64: 1.8 ms, and 0.7 with a stride).
 
 
 class Positions(NamedTuple):
-    """Axes whose index is needed as a value (iota), or in a condition (pad, concatenate)."""
+    """Axes whose index is needed as a value (iota), and what conditions test (pad, concatenate)."""
 
     values: set[Axis]
-    guards: set[Axis]
+    guards: set[ix.Index]
 
 
 Access = tuple[Indices, tuple[int, ...]]  # indices of a read or written value, its element strides
@@ -44,6 +45,9 @@ def collapsed(
 ) -> Schedule:
     """A kernel's schedule with as few axes as its accesses allow, and always a vector axis."""
     plan = split(env, _joined(env, plan, memory, outputs), memory)
+    plan = woven(env, plan, memory, outputs)
+    if plan.woven > 1:
+        return _joined(env, plan, memory, outputs)
     plan = _turned(plan, FEW_HEAVY if any(map(cost.is_elementary, env.values())) else FEW)
     return plan if plan.inner is not None else plan._replace(inner=Axis(0, 1))
 
@@ -97,7 +101,7 @@ def _note_positions(eqn: Eqn, places: demand.Places, positions: Positions) -> No
             for guard, _ in source.options:
                 for c in guard:
                     if not isinstance(c, Holds):
-                        positions.guards.update(ix.axes_of((c.inner,)))
+                        positions.guards.add(c.inner)
 
 
 def collapse(schedule: Schedule, accesses: list[Access], positions: Positions) -> Schedule:
@@ -141,21 +145,18 @@ def _joinable(
         return False
     if inner == schedule.inner and outer in schedule.outer:
         return inner.extent < SHORT
-    if outer in positions.values or inner in positions.values | positions.guards:
+    if {outer, inner} & positions.values:
         return False
-    return all(_walks_as_one(at, own, outer, inner) for at, own in accesses)
+    tested = [((g,), (1,)) for g in positions.guards if inner in ix.axes_of((g,))]
+    return all(_walks_as_one(at, own, outer, inner) for at, own in (*accesses, *tested))
 
 
 def _walks_as_one(at: Indices, own: tuple[int, ...], outer: Axis, inner: Axis) -> bool:
-    steps = {outer: 0, inner: 0}
-    for index, stride in zip(at, own, strict=True):
-        for term, coef in index.terms:
-            if isinstance(term, Axis):
-                if term in steps:
-                    steps[term] += coef * stride
-            elif {outer, inner} & ix.axes_of((ix.of(term),)):
-                return False
-    return steps[outer] == steps[inner] * inner.extent
+    steps = ix.steps(at, own)
+    others = tuple(ix.of(term) for term in steps if not isinstance(term, Axis))
+    if {outer, inner} & ix.axes_of(others):
+        return False
+    return steps.get(outer, 0) == steps.get(inner, 0) * inner.extent
 
 
 def _join(
@@ -189,7 +190,12 @@ def _join(
         placed=_reclassed(placed, schedule, outer),
         cascade="row" if schedule.cascade and schedule.outer == (outer,) else schedule.cascade,
     )  # fmt: skip
-    return joined, [(ix.substitute(at, names), own) for at, own in accesses], positions
+    guards = {ix.joined(g) for g in ix.substitute(tuple(positions.guards), names)}
+    return (
+        joined,
+        [(ix.substitute(at, names), own) for at, own in accesses],
+        positions._replace(guards=guards),
+    )
 
 
 def _reclassed(placed: tuple[Placed, ...], schedule: Schedule, gone: Axis) -> tuple[Placed, ...]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fjit.core.ir import Program, Var
+from fjit.frontend.function import Write
 from fjit.lower.assembly import Assembly, Kernel
 from fjit.lower.nest import Append, Checked, Let, Linear, Load, Loop, Nest, Slot, Stmt, Store
 
@@ -30,6 +31,19 @@ def in_place(assembly: Assembly, writes: Sequence[tuple[int, int]]) -> dict[Var,
         source, target = program.inputs[position], program.outputs[number]
         if isinstance(target, Var) and _may_share(assembly, source, target):
             found[target] = source
+    return found
+
+
+def parts_of(assembly: Assembly, writes: Sequence[Write]) -> dict[Var, Write]:
+    """The results that lie in a part of an input, as the plan has it."""
+    found: dict[Var, Write] = {}
+    outputs = assembly.program.outputs
+    for write in writes:
+        target = outputs[write.output]
+        if isinstance(target, Var) and target in assembly.over:
+            found[target] = write
+    assert len(found) == len(assembly.over), "the plan writes over an input that shares memory"
+    assert not found or not any(_may_fail(k.nest) for k in assembly.kernels), "parts may be lost"
     return found
 
 
@@ -71,7 +85,7 @@ def _in_step(kernel: Kernel, source: Var, target: Var) -> bool:
             if isinstance(stmt, Append) and stmt.buffer in outside:
                 return False
             if isinstance(stmt, Store) and stmt.buffer in outside:
-                stored.add(_address(nest, stmt.at))
+                stored |= _addresses(nest, stmt)
             if isinstance(stmt, Load):
                 if stmt.other is not None and stmt.other[0] in inside:
                     return False
@@ -80,11 +94,19 @@ def _in_step(kernel: Kernel, source: Var, target: Var) -> bool:
     return True
 
 
-def _address(nest: Nest, at: Linear) -> object:
+def _address(nest: Nest, at: Linear) -> tuple[int, object]:
     """An address with run-time numbers in place of their slots."""
     offset = 0 if at.offset is None else nest.slots[at.offset.number]
+    assert isinstance(offset, int)
     factors = ((t, nest.slots[f.number] if isinstance(f, Slot) else str(f)) for t, f in at.terms)
     return offset, tuple(factors)
+
+
+def _addresses(nest: Nest, store: Store) -> set[object]:
+    """The addresses of a store's values, which lie side by side."""
+    offset, factors = _address(nest, store.at)
+    size = store.dtype.itemsize
+    return {(offset + turn * size, factors) for turn in range(1 + len(store.more))}
 
 
 def _bodies(nest: Nest) -> Iterator[Sequence[Stmt]]:

@@ -188,7 +188,7 @@ class Prefetch:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Write an element of a buffer where the guard holds."""
+    """Write an element of a buffer where the guard holds; the values `more` lie behind it."""
 
     buffer: int
     at: Linear
@@ -196,11 +196,13 @@ class Store:
     dtype: np.dtype
     guard: Value | None = None
     streaming: bool = False
+    more: tuple[Value, ...] = ()
 
     def __str__(self) -> str:
+        values = " ".join(f"%{v}" for v in (self.value, *self.more))
         stream = " streaming" if self.streaming else ""
         return (
-            f"store b{self.buffer}[{self.at}] %{self.value} {dtypes.name(self.dtype)}{stream}"
+            f"store b{self.buffer}[{self.at}] {values} {dtypes.name(self.dtype)}{stream}"
             f"{_when(self.guard)}"
         )
 
@@ -325,11 +327,11 @@ class Count:
 class Loop:
     """A loop over one axis. kind: parallel, sequential or vector.
 
-    It runs from `start` (0) to min(start + extent, stop). A parallel loop runs over tasks, which
-    `decode` turns into axes, outermost first. A vector loop is unrolled `unroll` times, restarts
-    accumulators' blocks every `block` elements, and ends early where the accumulators `until`, of
-    any and all, are decided, or the word `flag` of shared memory says so, which it sets. `most`
-    bounds the extent of a short one: 4, 8 or 16; 0 is no bound.
+    It runs from `start` (0), or from 0 if that lies before it, to min(start + extent, stop). A
+    parallel loop runs over tasks, which `decode` turns into axes, outermost first. A vector loop is
+    unrolled `unroll` times, restarts accumulators' blocks every `block` elements, and ends early
+    where the accumulators `until`, of any and all, are decided, or the word `flag` of shared memory
+    says so, which it sets. `most` bounds the extent of a short one: 4, 8 or 16; 0 is no bound.
     """
 
     axis: str

@@ -95,7 +95,7 @@ def place_index(eqn: Eqn, at: Indices) -> ix.Index:
         extent = shape[axis]
         size = extent if isinstance(extent, int) else extent.bound
         position = ix.plus(ix.affine(position, size, 0), at[axis])
-    return position
+    return ix.joined(position)
 
 
 def rises(position: ix.Index, axes: tuple[Axis, ...]) -> bool:

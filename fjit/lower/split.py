@@ -56,17 +56,13 @@ def _steps(at: Indices, strides: tuple[int, ...]) -> dict[tuple[Axis, int], tupl
     Where the first is the second times the divisor, the axis was joined of two (lower/collapse.py).
     """
     found: dict[tuple[Axis, int], tuple[int, int]] = {}
-    for index, stride in zip(at, strides, strict=True):
-        for term, coef in index.terms:
-            axis = ix.bare_axis(term.inner) if isinstance(term, Div | Mod) else None
-            if axis is None or axis.sym is not None or not isinstance(term, Div | Mod):
-                continue
-            whole, rest = found.get((axis, term.by), (0, 0))
-            if isinstance(term, Div):
-                whole += coef * stride
-            else:
-                rest += coef * stride
-            found[axis, term.by] = whole, rest
+    for term, step in ix.steps(at, strides).items():
+        axis = ix.bare_axis(term.inner) if isinstance(term, Div | Mod) else None
+        if axis is None or axis.sym is not None or not isinstance(term, Div | Mod):
+            continue
+        whole, rest = found.get((axis, term.by), (0, 0))
+        is_whole = isinstance(term, Div)
+        found[axis, term.by] = (whole + step, rest) if is_whole else (whole, rest + step)
     return found
 
 

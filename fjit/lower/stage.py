@@ -110,6 +110,14 @@ class StageWriter:
         size = self.writer.extent_slot(("length", counter, loop.axis), length)
         loop.start, loop.stop, loop.extent = Linear(None, ((counter, size),)), loop.extent, size
 
+    def _cut_out(self, loop: Loop, axis: Axis, start: int) -> None:
+        """Restrict the loop over a part of the chunked axis, from `start` on, to the chunk's."""
+        writer, stop = self.writer, loop.extent
+        self.part(loop, "chunk", self.chunk_length)
+        assert loop.start is not None
+        before = writer.extent_slot(("before", axis), -start)
+        loop.start, loop.stop, loop.most = loop.start._replace(offset=before), stop, 0
+
     def groups(self, axis: Axis, name: str, size: int) -> Loop:
         """The loop over groups of rows of an outer axis, or blocks of the inner one, or a chunk."""
         slot = self.writer.extent_slot((name, axis), -(-axis.extent // size))
@@ -142,7 +150,7 @@ class StageWriter:
             self._block_loops(here, accs, stage)
             return
         parts = [(0, axis.extent)]
-        if plan.stages == 1 and self.chunk_axis != axis:
+        if plan.stages == 1 and (self.chunk_axis != axis or not self.reductions):
             parts = cuts(self.env, here, axis)
         if len(parts) == 1:
             self._vector_loop(here, accs, stage, axis)
@@ -155,7 +163,7 @@ class StageWriter:
                 q._replace(at=ix.substitute(q.at, names), guard=ix.substitute_guard(q.guard, names))
                 for q in here
             ]
-            self._vector_loop(moved, accs, stage, part)
+            self._vector_loop(moved, accs, stage, part, start)
 
     def _block_loops(self, here: list[Placed], accs: dict[Var, int], stage: int) -> None:
         """The loop over blocks of I, each walked a second time by the reductions that need it."""
@@ -195,10 +203,13 @@ class StageWriter:
         return loop
 
     def _vector_loop(
-        self, here: list[Placed], accs: dict[Var, int], stage: int, axis: Axis
+        self, here: list[Placed], accs: dict[Var, int], stage: int, axis: Axis, start: int = 0
     ) -> None:
+        """A loop over I, or over the part of it that begins at `start`."""
         writer = self.writer
         loop = self.loop(axis, "vector")
+        if self.chunk_axis == self.inner != axis:
+            self._cut_out(loop, axis, start)
         if any(order.is_float_sum(q) for q in here if q.cls in ("inner", "whole")):
             loop.block = order.BLOCK
         writer.open(loop, (loop.axis,))
@@ -229,13 +240,18 @@ class StageWriter:
                 writer.prepare(root_reads(q.root, q.at, q.guard), scanned)
                 self._scan(q, accs)
         writer.prepare(roots, {var for var, _ in writer.held})
+        turns, first = list[Value](), here[0]  # values whose turns come one after the other
         for q in here:
             if q.cls == "scan":
                 continue
             guard = writer.guard(q.guard)
             value = writer.value(q.root.operand, q.at)
             if q.cls == "store":
-                self._store(q, value)
+                first = q if not turns else first
+                turns.append(value)
+                if len(turns) == self.plan.woven:
+                    self._store(first, *turns)
+                    turns = []
             elif q.cls == "filter":
                 self.packing.append(q, value, guard, is_last=q is here[-1])
             elif q.cls == "outer":
@@ -254,13 +270,14 @@ class StageWriter:
         unsorted = not order.rises(place, self.plan.axes)
         return Update(acc, value, guard, self.writer.position(place), unsorted)
 
-    def _store(self, q: Placed, value: Value) -> None:
+    def _store(self, q: Placed, value: Value, *more: Value) -> None:
+        """Store a value, and those whose turn comes after it in memory."""
         writer, var = self.writer, q.root.var
         memory = self.outputs[var]
         size = var.aval.dtype.itemsize
         address = writer.address(q.at, memory.strides, size, ("store", var, q.at))
         streaming = self.streams and q.level == "inner"
-        writer.store(self.out[var], address, value, var.aval.dtype, streaming=streaming)
+        writer.store(self.out[var], address, value, var.aval.dtype, None, streaming, more)
 
     def stores(self, placed: list[Placed], level: str) -> None:
         """Stores of values made from finished reductions, at the present loop level."""

@@ -166,23 +166,41 @@ def remainder(index: Index, by: int) -> Index:
 
 def merge_splits(totals: dict[Term, int]) -> int:
     """(x div n) * n*k + (x mod n) * k = x * k, of whose constant part the value is given."""
-    const = 0
-    for term in list(totals):
-        if not isinstance(term, Div):
+    const, pending = 0, list(totals)
+    while pending:
+        term = pending.pop(0)
+        rest = Mod(term.inner, term.by) if isinstance(term, Div) else None
+        step = None if rest is None else totals.get(rest)
+        if rest is None or step is None or totals.get(term) != step * rest.by:
             continue
-        rest = Mod(term.inner, term.by)
-        step = totals.get(rest)
-        if step is None or totals[term] != step * term.by:
-            continue
-        const += term.inner.const * step
+        const += rest.inner.const * step
         del totals[term], totals[rest]
-        for inner, coef in term.inner.terms:
+        for inner, coef in rest.inner.terms:
             totals[inner] = totals.get(inner, 0) + coef * step
+        pending = list(totals)  # what was merged may be the other part of a quotient
     return const
+
+
+def joined(index: Index) -> Index:
+    """An index with axes that were joined walked as the one that they are: no division is left."""
+    totals = dict(index.terms)
+    const = merge_splits(totals)
+    return Index(index.const + const, tuple((t, c) for t, c in totals.items() if c))
+
+
+def steps(at: Indices, strides: tuple[int, ...]) -> dict[Term, int]:
+    """How far an address goes with each term, joined axes walked as the one that they are."""
+    totals: dict[Term, int] = {}
+    for index, stride in zip(at, strides, strict=True):
+        for term, coef in index.terms:
+            totals[term] = totals.get(term, 0) + coef * stride
+    merge_splits(totals)
+    return totals
 
 
 def inside(index: Index, low: int, high: int) -> Inside:
     """The condition low <= index < high; for x div n it is one on x, which needs no division."""
+    index = joined(index)
     if len(index.terms) == 1:
         term, coef = index.terms[0]
         if isinstance(term, Div) and coef == 1:

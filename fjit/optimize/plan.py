@@ -14,7 +14,7 @@ the number of kernels.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -64,6 +64,7 @@ class Plan:
     decisions: tuple[Decision, ...]
     layouts: dict[Var, tuple[int, ...]]
     panels: tuple[Panels, ...] = ()
+    over: tuple[Var, ...] = ()  # results that lie in the part of an input that they replace
 
     @property
     def steps(self) -> tuple[Eqn, ...]:
@@ -160,9 +161,8 @@ class Planner:
         found = False
         for group in groups:
             own = {r.var for r in group.roots}
-            named = [a for v in self._inside(group) for a in self.producers[v].inputs]
-            for var in dict.fromkeys((*self._reads(group), *named)):
-                if isinstance(var, Literal) or var in self.env:
+            for var in self._reads(group):
+                if var in self.env:
                     continue
                 if var in self.producers and var not in own and var not in self.stored:
                     self.stored[var] = None
@@ -264,17 +264,23 @@ class Planner:
         return groups
 
     def _reads(self, group: Group) -> dict[Var, None]:
-        """Values that a group reads from memory or from its own reductions."""
+        """Values that a group reads from memory or from its own reductions, or just names."""
         known = self._read_cache.get(group.roots)
         if known is None:
             known = self._read_cache[group.roots] = self._find_reads(group)
         return known
 
     def _find_reads(self, group: Group) -> dict[Var, None]:
-        found: dict[Var, None] = {}
+        env, found, computed = self.env_of(group), dict[Var, None](), dict[Var, None]()
         for placed in group.schedule.placed:
-            reads = root_reads(placed.root, placed.at, placed.guard)
-            found.update((leaf.var, None) for leaf in demand.walk(self.env_of(group), reads)[0])
+            leaves, places = demand.walk(env, root_reads(placed.root, placed.at, placed.guard))
+            found.update((leaf.var, None) for leaf in leaves)
+            computed.update((var, None) for var in places)
+        inside = self._inside(group, computed)
+        for var in inside:  # what is named has to be there before the kernel, too
+            for atom in self.producers[var].inputs:
+                if isinstance(atom, Var) and atom not in inside:
+                    found[atom] = None
         return found
 
     def _merged(self, graph: Graph, a: Group, b: Group) -> Group | Refusal:
@@ -375,12 +381,12 @@ class Planner:
             return self.fusion(Decision(pair, True, "on panels of rows", numbers))
         return self.fusion != "none"
 
-    def _inside(self, group: Group) -> dict[Var, None]:
+    def _inside(self, group: Group, computed: Iterable[Var]) -> dict[Var, None]:
         """Values made in a group's kernel: computed ones, its own roots, and what they name.
 
         An operand that no element of a result needs is named all the same.
         """
-        stack = [*_computed(self.env_of(group), group)]
+        stack = [*computed]
         stack += [r.var for r in group.roots if r.eqn is not None]
         inside: dict[Var, None] = {}
         while stack:
@@ -395,7 +401,7 @@ class Planner:
 
     def _kernel(self, group: Group) -> KernelPlan:
         env = self.env_of(group)
-        inside = self._inside(group)
+        inside = self._inside(group, _computed(env, group))
         eqns = tuple(sorted((self.producers[v] for v in inside), key=lambda e: self.rank[e]))
         outputs = tuple(r.var for r in group.roots if r.eqn is None)
         made = {v for e in eqns for v in e.outputs}

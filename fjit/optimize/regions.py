@@ -37,7 +37,7 @@ def _written(update: Eqn) -> tuple[Span, ...]:
     return _spans(update, update.inputs[1].aval.shape)
 
 
-def _is_apart(a: Span, b: Span) -> bool:
+def is_apart(a: Span, b: Span) -> bool:
     """Whether two spans of one axis surely share no position."""
     (start, size, step), (other, count, by) = a, b
     if not isinstance(size, int) or not isinstance(count, int):
@@ -117,7 +117,7 @@ def read_written(rw: Rewriter, eqn: Eqn) -> Result:
     for _ in range(MAX_WRITES):
         made = rw.producer(atom, p.update)
         written = () if made is None else _written(made)
-        if made is None or not (written == region or any(map(_is_apart, region, written))):
+        if made is None or not (written == region or any(map(is_apart, region, written))):
             return None if atom is eqn.inputs[0] else replaced(eqn, atom)
         if written == region:
             return made.inputs[1]

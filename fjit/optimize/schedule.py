@@ -61,7 +61,10 @@ class Placed(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """Loops for a group: see the module's docstring. `cascade` is "", "row" or "block"."""
+    """Loops for a group: see the module's docstring. `cascade` is "", "row" or "block".
+
+    Of each root `woven` entries follow one another in `placed`, whose elements do so in memory.
+    """
 
     rows: tuple[Axis, ...]
     outer: tuple[Axis, ...]
@@ -69,6 +72,7 @@ class Schedule(NamedTuple):
     placed: tuple[Placed, ...]
     cascade: str
     stages: int
+    woven: int = 1
 
     @property
     def axes(self) -> tuple[Axis, ...]:

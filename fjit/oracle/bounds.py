@@ -8,7 +8,7 @@ the ends of its operands' intervals:
     b = exp a; c = floor b      gives c slack 0, but where b's interval holds a whole number: inf
 
 Invariant: None means exact (the same bits); inf means that anything is right, as where rounding
-decides a comparison. `Undetermined` is raised where rounding decides a shape.
+or the sign of a NaN decides a comparison. `Undetermined` is raised where one decides a shape.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from fjit.core import primitives as p
-from fjit.core.ir import Eqn, Literal, Primitive, Program, Sym
+from fjit.core.ir import Eqn, Primitive, Program
 from fjit.oracle.folds import fold_slack
 from fjit.oracle.licences import licence
+from fjit.oracle.signs import sign_slack
+from fjit.oracle.walk import MOVED, Undetermined, moved, walk
 
 Array = Any  # NumPy arrays of any dtype
 ELEMENTARY_ULP: Final = 8  # 4 for ours and 4 for NumPy's, each against the true value
@@ -37,23 +39,17 @@ WIDEST: Final[dict[Primitive, float]] = {
 }  # fmt: skip
 """Where the ends of an interval say too little: the half-width above which anything is right."""
 
-MOVED: Final[dict[Primitive, tuple[int, ...] | None]] = {
-    p.broadcast: None, p.transpose: None, p.reshape: None, p.slice_: None, p.pad: None,
-    p.concat: None, p.update: None, p.diagonal: None, p.barrier: None, p.gather: (0,),
-    p.expand: (1, 2), p.compress: (1,), p.repeat: (0,), p.iota: (),
-}  # fmt: skip
-"""Primitives that only move values, and which operands hold these (None: all)."""
-
-
-class Undetermined(Exception):
-    """Rounding decides a shape or an index, so nothing that follows can be compared."""
-
 
 class Bounded(NamedTuple):
-    """A value and its slack: None for exact, else float64 of the value's shape."""
+    """A value and its slack: None for exact, else float64 of the value's shape.
+
+    `halves` is given for a float32 that stands for float16 in a reduction: the slack that it has
+    once it is float16 again, since NumPy may round each partial result to that.
+    """
 
     value: Array
     slack: Array | None
+    halves: Array | None = None
 
 
 def bounded(
@@ -63,47 +59,57 @@ def bounded(
 
     `program` is as without `fastmath`, whose flags add to the slack of what they loosen.
     """
-    env: dict[Any, Bounded] = {}
-    extents: dict[Sym, int] = {}
 
-    def read(atom: Any) -> Bounded:
-        return Bounded(np.asarray(atom.value), None) if isinstance(atom, Literal) else env[atom]
+    def rule(eqn: Eqn, operands: list[Bounded], params: dict[str, Any], value: Array) -> Bounded:
+        return _apply(eqn.primitive, operands, params, value, fastmath)
 
-    for var, value in zip(program.inputs, arguments, strict=True):
-        env[var] = Bounded(np.asarray(value, var.aval.dtype), None)
-    with np.errstate(all="ignore"):
-        for eqn in program.eqns:
-            result = _apply(eqn, [read(a) for a in eqn.inputs], extents, fastmath)
-            env[eqn.output] = result
-            for extent, size in zip(eqn.output.aval.shape, result.value.shape, strict=True):
-                if isinstance(extent, Sym):
-                    extents.setdefault(extent, size)
-    return [read(a) for a in program.outputs]
-
-
-def _resolved(value: object, extents: dict[Sym, int]) -> object:
-    if isinstance(value, Sym):
-        return extents.get(value, value.bound)
-    return tuple(_resolved(v, extents) for v in value) if isinstance(value, tuple) else value
+    found = walk(program, arguments, lambda value: Bounded(value, None), rule)
+    signs = sign_slack(program, arguments)
+    return [
+        result if sign is None else result._replace(slack=np.maximum(_filled(result), sign))
+        for result, sign in zip(found, signs, strict=True)
+    ]
 
 
 def _apply(
-    eqn: Eqn, operands: list[Bounded], extents: dict[Sym, int], fastmath: Collection[str]
+    primitive: Primitive,
+    operands: list[Bounded],
+    params: dict[str, Any],
+    value: Array,
+    fastmath: Collection[str],
 ) -> Bounded:
-    params = {key: _resolved(value, extents) for key, value in eqn.meant}
-    meaning = p.meaning(eqn.primitive)
-    dtype = eqn.output.aval.dtype
-    value = np.asarray(meaning(*(o.value for o in operands), **params), dtype)
-    slack = _slack(eqn.primitive, operands, params, value)
-    more = licence(eqn.primitive, [o.value for o in operands], value, fastmath)
+    slack = _slack(primitive, operands, params, value)
+    more = licence(primitive, [o.value for o in operands], value, fastmath)
     if more is not None:
         slack = more if slack is None else slack + more
+    halves = _halves(primitive, operands, params, value)
     if slack is None or not slack.any():
-        return Bounded(value, None)
+        return Bounded(value, None, halves)
     slack = np.where(np.isnan(slack), np.inf, slack)
-    if dtype.kind != "f":
+    if value.dtype.kind != "f":
         slack = np.where(slack > 0, np.inf, 0.0)
-    return Bounded(value, np.broadcast_to(slack, value.shape))
+    return Bounded(value, np.broadcast_to(slack, value.shape), halves)
+
+
+def _halves(
+    primitive: Primitive, operands: list[Bounded], params: dict[str, Any], value: Array
+) -> Array | None:
+    """The slack of a float32 as float16 (see Bounded): of one that was, and of sums of such."""
+    if value.dtype != np.float32 or not operands:
+        return None
+    first = operands[0]
+    if primitive is p.convert:
+        return _filled(first) if first.value.dtype == np.float16 else None
+    if first.halves is None:
+        return None
+    if primitive in MOVED and len(operands) == 1:
+        return moved(primitive, [first.value], [first.halves], [False], params)
+    if params.get("op") not in ("sum", "prod"):
+        return None
+    slack = first.halves if first.halves.any() else None
+    narrow = first.value.astype(np.float16)
+    found = fold_slack(primitive, [narrow], [slack], params, value.astype(np.float16))
+    return np.zeros(value.shape) if found is None else found
 
 
 def _slack(
@@ -124,15 +130,11 @@ def _filled(operand: Bounded) -> Array:
 
 
 def _moved(primitive: Primitive, operands: list[Bounded], params: dict[str, Any]) -> Array | None:
-    data = MOVED[primitive]
-    held = range(len(operands)) if data is None else data
-    if any(o.slack is not None for k, o in enumerate(operands) if k not in held):
-        raise Undetermined(f"rounding decides an index or a mask of {primitive}")
-    if all(o.slack is None for o in operands):
+    loose = [o.slack is not None for o in operands]
+    if not any(loose):
         return None
-    given = [_filled(o) if k in held else o.value for k, o in enumerate(operands)]
-    moved: Array = p.meaning(primitive)(*given, **params)
-    return moved
+    values, slacks = [o.value for o in operands], [_filled(o) for o in operands]
+    return moved(primitive, values, slacks, loose, params)
 
 
 def _scattered(operands: list[Bounded], params: dict[str, Any], value: Array) -> Array | None:
@@ -172,15 +174,14 @@ def _elementwise(
         start = 0.0 if slack is None else slack
         slack = np.where(far > 0, far * (1 + 2**-10) + own, start)
         slack = np.where(_unknown(primitive, operands, params), np.inf, slack)
+    if primitive is p.convert and value.dtype == np.float16 and operands[0].halves is not None:
+        slack = np.maximum(operands[0].halves, 0.0 if slack is None else slack)
     if primitive in ELEMENTARY and value.dtype.kind == "f":
         slack = ELEMENTARY_ULP * own + (0.0 if slack is None else slack)
     if primitive in (p.logaddexp, p.logaddexp2):  # NumPy adds the larger operand last
         larger = np.maximum(operands[0].value, operands[1].value)
         step = np.spacing(np.abs(larger)).astype(np.float64)
         slack = np.where(np.isfinite(step), ELEMENTARY_ULP * step, 0.0) + slack
-    if primitive in (p.copysign, p.signbit):  # a computed NaN has either sign
-        nan = np.isnan(operands[-1].value)
-        slack = np.where(nan, np.inf, 0.0 if slack is None else slack) if nan.any() else slack
     if primitive in (p.fmax, p.fmin):  # the sign of a zero is unspecified
         slack = np.where(value == 0, unit, 0.0) + (0.0 if slack is None else slack)
     return slack

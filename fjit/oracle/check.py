@@ -2,8 +2,9 @@
 
 Takes a function and arguments, gives nothing or an AssertionError that names the path, the first
 difference, and shows the program and its plan. Invariant: the compiled paths agree in every bit,
-whatever the number of lanes and threads, fused or not; each agrees with NumPy within the slack that
-`fjit.oracle.bounds` derives from docs/numerics.md (none, for a program of exact operations).
+whatever the number of lanes and threads, fused or not, but for what the sign of a NaN decides
+(`fjit.oracle.signs`); each agrees with NumPy within the slack that `fjit.oracle.bounds` derives
+from docs/numerics.md (none, for a program of exact operations).
 
     check(lambda x: np.exp(x).sum(), np.ones(3))
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -25,14 +26,17 @@ from fjit.core.ir import Aval, Program
 from fjit.core.trace import Trace
 from fjit.core.verify import verify
 from fjit.entries import Choices, Entry
-from fjit.frontend import views
-from fjit.frontend.function import Result
+from fjit.frontend import overlap, views
+from fjit.frontend.function import Result, Write
+from fjit.frontend.session import place_of
 from fjit.fused import Fused
 from fjit.optimize.clean import own_outputs
 from fjit.optimize.pipeline import optimize
-from fjit.oracle.bounds import Bounded, Undetermined, bounded
+from fjit.oracle.bounds import bounded
 from fjit.oracle.compare import assert_leaf
 from fjit.oracle.memory import clone
+from fjit.oracle.signs import sign_slack
+from fjit.oracle.walk import Undetermined
 
 Array = Any  # NumPy arrays of any dtype
 KINDS: Final = (IndexError, OverflowError, ZeroDivisionError, TypeError, ValueError, Exception)
@@ -75,9 +79,6 @@ class Bounds(NamedTuple):
     leaves: Sequence[Array | None]
 
 
-EXACT: Final = Bounds((), ())
-
-
 def check(f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
     """Compare `f(*args, **kwargs)` of NumPy with every path of fjit.
 
@@ -118,8 +119,7 @@ def check_paths(
     fastmath = paths[0].choices.fastmath
     entry = _prepared(f, given, spec, paths[0].choices)
     try:
-        bounds = _analysed(entry, given, fastmath)
-        between = _undefined(bounds) if fastmath else EXACT
+        bounds, between = _analysed(entry, given, fastmath)
         compiled: Outcome | None = None
         for path in paths:
             fused = Fused(f, path.choices)
@@ -192,52 +192,106 @@ def _texts(entry: Entry) -> str:
 # ---- what may differ ----------------------------------------------------------------------------
 
 
-def _analysed(entry: Entry, given: list[Any], fastmath: frozenset[str]) -> Bounds | None:
-    """The slack of results and arguments; the fused program is interpreted on the way."""
+def _analysed(
+    entry: Entry, given: list[Any], fastmath: frozenset[str]
+) -> tuple[Bounds | None, Bounds | None]:
+    """The slack to NumPy and between compiled paths; the fused program is interpreted on the way.
+
+    None where a shape is not certain. Compiled paths agree exactly, but for what the sign of a NaN
+    decides, and where a flag's promise was broken.
+    """
     exact = own_outputs(optimize(entry.traced.program)) if fastmath else entry.program
     leaves = clone(given)
-    inputs = [*leaves, *_captured(entry, len(leaves))]
+    inputs = [*leaves, *_captured(entry, leaves)]
     verify(entry.program)
     verify(entry.plan.program)
     fused = interpret(entry.plan.program, *inputs)
     try:
+        signs = sign_slack(exact, inputs)
+    except Undetermined:
+        return None, None
+    try:
         outputs = bounded(exact, inputs, fastmath)
     except Undetermined:
-        return None
+        return None, None if fastmath else _bounds(entry, signs, leaves)
     for number, (got, want) in enumerate(zip(fused, outputs, strict=True)):
         name = f"fused interpreter: output {number}"
         assert_leaf(got, np.array(want.value), name, allowed=want.slack)
-    written = {position: outputs[output].slack for position, output in entry.traced.writes}
+    slacks = [output.slack for output in outputs]
+    between = [_undefined(slack) for slack in slacks] if fastmath else signs
+    return _bounds(entry, slacks, leaves), _bounds(entry, between, leaves)
+
+
+def _undefined(slack: Array | None) -> Array | None:
+    return None if slack is None else np.where(np.isinf(slack), np.inf, 0.0)
+
+
+def _captured(entry: Entry, leaves: list[Any]) -> list[Any]:
+    """The captured arrays; memory that arguments share is that of `leaves`."""
+    captures = [entry.traced.captures[k] for k in range(len(leaves), len(entry.program.inputs))]
+    return [
+        c.path.read(None, leaves) if isinstance(c.path, overlap.Shared) else c.array
+        for c in captures
+    ]
+
+
+def _bounds(entry: Entry, slacks: Sequence[Array | None], leaves: list[Any]) -> Bounds:
+    """The slack of results and arguments, from that of the program's outputs."""
+    written: dict[int, Array | None] = {}
+    for write in entry.traced.writes:
+        position, slack = write.position, slacks[write.output]
+        capture = entry.traced.captures.get(position)
+        if capture is not None and isinstance(capture.path, overlap.Shared):
+            shared = [(k, leaves[k]) for k in capture.path.positions]
+            written.update(_parts(slack, shared))
+        else:
+            argument = leaves[position] if capture is None else capture.array
+            written[position] = _written_slack(write, slack, written.get(position), argument)
+    first = {place_of(leaves[k]): k for k in reversed(range(len(leaves))) if _is_array(leaves[k])}
+    for position, leaf in enumerate(leaves):  # an array passed twice is one input, the first
+        if _is_array(leaf) and first[place_of(leaf)] in written:
+            written.setdefault(position, written[first[place_of(leaf)]])
     return Bounds(
-        [_result_slack(r, outputs, inputs, written) for r in entry.traced.results],
+        [_result_slack(r, slacks, written) for r in entry.traced.results],
         [written.get(k) for k in range(len(leaves))],
     )
 
 
-def _undefined(bounds: Bounds | None) -> Bounds | None:
-    """The slack between compiled paths: none, but where a flag's promise was broken (NaN)."""
-    if bounds is None:
-        return None
-
-    def undefined(slack: Array | None) -> Array | None:
-        return None if slack is None else np.where(np.isinf(slack), np.inf, 0.0)
-
-    return Bounds([undefined(s) for s in bounds.results], [undefined(s) for s in bounds.leaves])
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, np.ndarray)
 
 
-def _captured(entry: Entry, start: int) -> list[Any]:
-    captures = entry.traced.captures
-    return [captures[k].array for k in range(start, len(entry.program.inputs))]
+def _parts(
+    slack: Array | None, arrays: Sequence[tuple[int, Array]]
+) -> Iterator[tuple[int, Array | None]]:
+    """The slack of arrays from that of the memory they share, from its first element on."""
+    base = min(np.lib.array_utils.byte_bounds(array)[0] for _, array in arrays)
+    whole = None if slack is None else np.ascontiguousarray(slack)
+    for position, array in arrays:
+        if whole is None:
+            yield position, None
+            continue
+        start = (array.__array_interface__["data"][0] - base) // array.itemsize
+        strides = [s // array.itemsize * whole.itemsize for s in array.strides]
+        yield position, np.lib.stride_tricks.as_strided(whole[start:], array.shape, strides)
+
+
+def _written_slack(
+    write: Write, slack: Array | None, before: Array | None, argument: Array
+) -> Array | None:
+    """The slack of an argument after a write into it, from that before and that of the value."""
+    if write.region is None or (slack is None and before is None):
+        return slack
+    whole = np.zeros(argument.shape) if before is None else before
+    write.of(whole)[...] = 0.0 if slack is None else slack
+    return whole
 
 
 def _result_slack(
-    result: Result,
-    outputs: list[Bounded],
-    inputs: list[Any],
-    written: dict[int, Array | None],
+    result: Result, slacks: Sequence[Array | None], written: dict[int, Array | None]
 ) -> Array | None:
     if result.output is not None:
-        return outputs[result.output].slack
+        return slacks[result.output]
     if result.argument is None or written.get(result.argument) is None:
         return None
     slack = np.ascontiguousarray(written[result.argument])

@@ -252,14 +252,11 @@ def take(w: Writer) -> bool:
 
 
 def masked(w: Writer) -> bool:
-    """Elements where a mask holds, work on them, and perhaps what they add up to."""
+    """Elements or parts where a mask holds, work on them, and what they add up to or replace."""
     a = w.array(lambda v: isinstance(v, np.ndarray) and v.ndim > 0)
     if a is None:
         return False
-    value = w.values[a]
-    mask = w.array(lambda v: _kind(v) == "b" and v.shape == value.shape)
-    if mask is None or w.choose.chance(2):
-        mask = w.let(f"{a} > {w.number(value.dtype)}")
+    mask = _mask(w, a)
     if mask is None:
         return False
     key = (mask, w.epoch)
@@ -270,22 +267,49 @@ def masked(w: Writer) -> bool:
         part = _filtered(w, part, key) or part
     if w.choose.chance(3):
         return True
-    forms = ("np.sum({a})", "np.any({a})", "np.mean({a})", "np.max({a}, initial=1)",
-             "np.count_nonzero({a})", "np.prod({a})")  # fmt: skip
-    return w.let(w.choose.pick(forms).format(a=part)) is not None
+    if w.choose.chance(4) and w.values[a].flags.writeable:
+        return w.change(f"{a}[{mask}] = {part}")
+    forms = ("np.sum({a}{k})", "np.any({a}{k})", "np.mean({a}{k})", "np.max({a}{k}, initial=1)",
+             "np.count_nonzero({a}{k})", "np.prod({a}{k})")  # fmt: skip
+    axis = w.choose.pick(("", *(f", axis={k}" for k in range(w.values[part].ndim))))
+    left = key if axis not in ("", ", axis=0") else None  # as long as the mask selects
+    return w.let(w.choose.pick(forms).format(a=part, k=axis), left) is not None
+
+
+def _mask(w: Writer, a: str) -> str | None:
+    """A mask over all axes of an array, or over some leading ones."""
+    value = w.values[a]
+    number = w.number(value.dtype)
+    axes = value.ndim if w.choose.chance(2) else w.choose.integer(1, value.ndim)
+    shape = value.shape[:axes]
+    mask = w.array(lambda v: _kind(v) == "b" and v.shape == shape)
+    if mask is not None and not w.choose.chance(2):
+        return mask
+    if axes == value.ndim:
+        return w.let(f"{a} > {number}")
+    rest = f"axis={tuple(range(axes, value.ndim))}"
+    first = f"{a}[{', '.join([':'] * axes + ['0'] * (value.ndim - axes))}]"
+    forms = (
+        f"{first} > {number}",
+        f"np.any({a} > {number}, {rest})",
+        f"np.arange({value.shape[0]}) % 3 > 0" if axes == 1 else f"{first} == {first}",
+        f"np.max({a}, {rest}) > {number}",
+    )
+    return w.let(w.choose.pick(forms))
 
 
 def _filtered(w: Writer, part: str, key: tuple[str, int]) -> str | None:
     """One more operation on elements selected by a mask."""
     value = w.values[part]
     same = [n for n, mask in w.dynamic.items() if mask == key]
+    along = w.choose.integer(0, value.ndim - 1)
     forms = [
         f"{part} * {w.number(value.dtype)}",
         f"{part} + {w.choose.pick(same)}",
         w.choose.pick(UNARY[_kind(value)]).format(a=part),
         f"{part}.astype({w.choose.pick(CASTS)})",
         f"np.where({part} > {w.number(value.dtype)}, {part}, {w.number(value.dtype)})",
-        f"np.cumsum({part})",
+        f"np.cumsum({part}, axis={along})",
     ]
     return w.let(w.choose.pick(forms), key)
 
@@ -338,6 +362,7 @@ def in_place(w: Writer) -> bool:
         f"{a}[:] = {a}[::-1]",
         f"{a}[{a} > {number}] = {number}",
         f"{a}[{a} == {other}] {op}= {number}",
+        f"{a}[np.arange({value.shape[0]}) % 2 == 0] {op}= {number}",
         f"{a}[[0, -1]] = {number}",
         f"np.maximum({a}, {other}, out={a})",
         f"{a}[...] = {other}",

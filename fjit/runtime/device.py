@@ -16,6 +16,7 @@ import numpy as np
 
 from fjit.backend import emulator
 from fjit.backend.spread import Launch, launch_of, vector_loops
+from fjit.frontend.function import Write
 from fjit.lower.assembly import Assembly, Kernel
 from fjit.runtime.executable import NOTHING, Executable, Options
 from fjit.runtime.gpu_code import Code, gpu_code
@@ -42,9 +43,7 @@ class Launches(NamedTuple):
 class DeviceExecutable(Executable):
     """Runs a lowered plan as GPU kernels. See the module's docstring."""
 
-    def __init__(
-        self, assembly: Assembly, options: Options, writes: Sequence[tuple[int, int]] = ()
-    ) -> None:
+    def __init__(self, assembly: Assembly, options: Options, writes: Sequence[Write] = ()) -> None:
         self.codes: list[Code] = []
         self.launches: list[KernelLaunch] = []
         super().__init__(assembly, options, writes)

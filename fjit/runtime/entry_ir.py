@@ -61,19 +61,21 @@ GUARD_WORDS: Final = 4
 """kind, container, key, value; a value of 0 in a dict is that of a missing name. Of a captured
 array the value is the address of the words of an argument.
 """
-RESULT_WORDS: Final = 9
+REGION_WORDS: Final = 5
+"""dtype, ndim, address of the shape, address of the strides, bytes from the array's start."""
+RESULT_WORDS: Final = 10
 """dtype, ndim, address of the shape, address of the strides or 0, pooled; address of the symbols of
 its axes (-1: none) or 0, whether it is cut along its first axis in C order; whether it lies over an
-input, and the number of that object (below 0: of a captured array).
+input, the number of that object (below 0: of a captured array), address of its region there or 0.
 """
 OUTPUT, SCALAR, GIVEN = range(3)
 RETURNED_WORDS: Final = 2
 """a result's array, its only element, or an object of the call; its number."""
 ALONE, JOINED, CONSTANT_RESULT, MADE = range(4)
 """Forms of a result: its leaf, a tuple of its leaves, always `finisher`, or what that makes."""
-WRITE_WORDS: Final = 4
+WRITE_WORDS: Final = 5
 """number of the input, of the object (below 0: of a captured array), of the result; bytes to copy,
-or -1 where NumPy has to copy.
+or -1 where NumPy has to copy, then into the region whose address follows, or the whole if it is 0.
 """
 GIVEN_WORDS: Final = 3
 """number of the input, what to shift out of its bits before they are 0 or not (-1: compare them),

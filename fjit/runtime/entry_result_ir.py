@@ -145,12 +145,24 @@ copy:
   call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %bytes, i1 false)
   br label %gone
 convert:
+  %region = call ptr @pointer(ptr %write, i64 4)
+  %whole = icmp eq ptr %region, null
+  br i1 %whole, label %into, label %part
+part:
+  %shown = call ptr @part_of(ptr %region, ptr %target)
+  %failed = icmp eq ptr %shown, null
+  br i1 %failed, label %gone, label %into
+into:
+  %array = phi ptr [ %target, %convert ], [ %shown, %part ]
   %copier = load ptr, ptr @fjit_copy_into
-  %error = call i32 %copier(ptr %target, ptr %source)
+  %error = call i32 %copier(ptr %array, ptr %source)
   %written = icmp eq i32 %error, 0
+  br i1 %whole, label %gone, label %unshow
+unshow:
+  call void @Py_DecRef(ptr %array)
   br label %gone
 gone:
-  %right = phi i1 [ true, %copy ], [ %written, %convert ]
+  %right = phi i1 [ true, %copy ], [ false, %part ], [ %written, %into ], [ %written, %unshow ]
   %good.next = and i1 %good, %right
   call void @Py_DecRef(ptr %source)
   %next = add i64 %i, 1

@@ -114,8 +114,26 @@ define internal ptr @make_plain(ptr %info) {
   ret ptr %array
 }
 
+; A region of an array: an array of its own over the same memory, or null.
+define internal ptr @part_of(ptr %region, ptr %object) {
+  %dtype = call ptr @pointer(ptr %region, i64 0)
+  %ndim = call i64 @word(ptr %region, i64 1)
+  %ndim.32 = trunc i64 %ndim to i32
+  %shape = call ptr @pointer(ptr %region, i64 2)
+  %strides = call ptr @pointer(ptr %region, i64 3)
+  %offset = call i64 @word(ptr %region, i64 4)
+  %data = call ptr @pointer(ptr %object, i64 2)
+  %first = getelementptr i8, ptr %data, i64 %offset
+  %type = load ptr, ptr @fjit_array_type
+  %new = load ptr, ptr @fjit_new_array
+  call void @Py_IncRef(ptr %dtype)
+  %array = call ptr %new(ptr %type, ptr %dtype, i32 %ndim.32, ptr %shape, ptr %strides, ptr %first,
+                         i32 1024, ptr null)
+  ret ptr %array
+}
+
 ; Memory of large results comes from the pool: its handler is NumPy's for this one call. A result
-; that lies over an input is the input's array.
+; that lies over an input is the input's array, or shows a region of it.
 define internal ptr @make(ptr %info, ptr %objects, ptr %held) {
 entry:
   %over = call i64 @word(ptr %info, i64 7)
@@ -124,8 +142,15 @@ entry:
 known:
   %place = call i64 @word(ptr %info, i64 8)
   %object = call ptr @object_at(ptr %objects, ptr %held, i64 %place)
+  %region = call ptr @pointer(ptr %info, i64 9)
+  %whole = icmp eq ptr %region, null
+  br i1 %whole, label %itself, label %part
+itself:
   call void @Py_IncRef(ptr %object)
   ret ptr %object
+part:
+  %shown = call ptr @part_of(ptr %region, ptr %object)
+  ret ptr %shown
 new:
   %pooled = call i64 @word(ptr %info, i64 4)
   %set = load ptr, ptr @fjit_set_data

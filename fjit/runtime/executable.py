@@ -24,9 +24,10 @@ from fjit.core import dtypes
 from fjit.core import primitives as p
 from fjit.core.ir import Atom, Aval, Eqn, Literal, Program, Sym, Var
 from fjit.errors import FjitIndexError, FjitValueError
+from fjit.frontend.function import Write
 from fjit.lower.assembly import Assembly, Kernel
 from fjit.lower.build import BAD_INDEX, EMPTY_REDUCTION, EMPTY_SEARCH, NEGATIVE_POWER
-from fjit.lower.in_place import in_place
+from fjit.lower.in_place import in_place, parts_of
 from fjit.lower.nest import Nest
 from fjit.optimize import cost
 from fjit.runtime import threads
@@ -115,12 +116,12 @@ class _Call:
 class Executable:
     """Runs a lowered plan. See the module's docstring."""
 
-    def __init__(
-        self, assembly: Assembly, options: Options, writes: Sequence[tuple[int, int]] = ()
-    ) -> None:
-        """`writes` are pairs of an input and its new contents, with memory apart from all else."""
+    def __init__(self, assembly: Assembly, options: Options, writes: Sequence[Write] = ()) -> None:
+        """`writes` are inputs with their new contents, whose memory is apart from all else."""
         self.assembly = assembly
-        self._over = in_place(assembly, writes)
+        whole = [(write.position, write.output) for write in writes if write.region is None]
+        self._over = in_place(assembly, whole)
+        self._parts = parts_of(assembly, writes)
         self.options = options
         self.program = assembly.program
         self.memory = assembly.memory
@@ -263,6 +264,7 @@ class Executable:
         self.over = {
             k: inputs.index(self._over[v]) for k, v in enumerate(self.results) if v in self._over
         }
+        self.parts = {k: self._parts[v] for k, v in enumerate(self.results) if v in self._parts}
         self.pointed = [
             k for k, v in enumerate(inputs) if not self.memory[v].scalar and v.aval.bound
         ]
@@ -296,6 +298,8 @@ class Executable:
         makers = enumerate(self.makers)
         over = self.over
         results = [arguments[over[k]] if k in over else make() for k, make in makers]
+        for k, write in self.parts.items():
+            results[k] = write.of(arguments[write.position])
         table = self.template.copy()
         base = address_of(table)
         scratch_bytes = self.private_from + self.per_worker * count

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from fjit.errors import DriverError, FjitValueError
+from fjit.frontend.function import Write
 from fjit.lower.assembly import Assembly
 from fjit.runtime.executable import Executable, Options
 from fjit.runtime.host import host
@@ -40,7 +41,7 @@ class Machine(NamedTuple):
         return self.kind in ("auto", "cpu")
 
     def executable(
-        self, assembly: Assembly, options: Options, writes: Sequence[tuple[int, int]] = ()
+        self, assembly: Assembly, options: Options, writes: Sequence[Write] = ()
     ) -> Executable:
         """What runs an assembly on this machine; DriverError where there is no such machine."""
         if self.gpu is None:

@@ -19,7 +19,7 @@ import optree
 
 from fjit.core import tree
 from fjit.frontend.checks import Check, checks_of, reading_of
-from fjit.frontend.function import Result, Traced
+from fjit.frontend.function import Result, Traced, Write
 from fjit.frontend.guards import Guard
 from fjit.frontend.paths import MISSING
 from fjit.runtime import entry, entry_ir
@@ -118,8 +118,21 @@ class Words:
         leading = int(cut == [0] and not strides)
         extents, dtype = self._words(how.shape), self._keep(how.dtype)
         words = [dtype, len(how.shape), extents, strides, int(how.pooled), at, leading]
+        if number in executable.parts:
+            write = executable.parts[number]
+            whole = executable.memory[executable.program.inputs[write.position]].strides
+            return [*words, 1, places[write.position], self._region(write, how.dtype, whole)]
         over = executable.over.get(number)
-        return [*words, 0, 0] if over is None else [*words, 1, places[over]]
+        return [*words, 0, 0, 0] if over is None else [*words, 1, places[over], 0]
+
+    def _region(self, write: Write, dtype: np.dtype[Any], strides: Sequence[int]) -> int:
+        """The address of the words of a written region, or 0."""
+        region = write.region
+        if region is None:
+            return 0
+        offset = sum(start * step for start, step in zip(region.starts, strides, strict=True))
+        shape, steps = self._words(region.sizes), self._words(region.strides(tuple(strides)))
+        return self._words([self._keep(dtype), len(region.sizes), shape, steps, offset])
 
     def _places(self, executable: Executable) -> dict[str, int]:
         """Lists of pairs: a place in the kernels' table, and what to put there."""
@@ -183,7 +196,7 @@ class Record(Words):
             **self._listed("guards", call.checks, lambda c: self._check(c, self._value(c))),
             **self._listed("captures", call.captures, lambda c: self._capture(c[0], c[1], call)),
             **self._listed("writes", call.traced.writes,
-                           lambda w: self._write(w[0], w[1], call, arrays)),
+                           lambda w: self._write(w, call, arrays)),
             **self._listed("given", call.given, lambda g: self._given(g, call.leaves)),
             "conditions": 0 if conditions is None else conditions.address,
             **self._shape(call),
@@ -235,19 +248,23 @@ class Record(Words):
         return [_CHECKS[check.kind], self._keep(check.holder), self._keep(key), value]
 
     def _capture(self, check: Check, array: Any, call: Known) -> list[int]:
-        positions = [p for p, _ in call.traced.writes if p >= len(call.leaves)]
+        positions = [p for p, *_ in call.traced.writes if p >= len(call.leaves)]
         written = any(call.captures[p - len(call.leaves)][1] is array for p in positions)
         return self._check(check, self._words(self._array(array, 1024 if written else -1)))
 
-    def _write(self, position: int, output: int, call: Known, arrays: list[Any]) -> list[int]:
+    def _write(self, write: Write, call: Known, arrays: list[Any]) -> list[int]:
         """How a result gets into an array: as it lies in memory, or by NumPy."""
+        position, output, region = write
         array, how = arrays[position], call.executable.layouts[output]
-        if output in call.executable.over:
-            return [position, call.places[position], output, 0]
+        words = [position, call.places[position], output]
+        if output in call.executable.over or output in call.executable.parts:
+            return [*words, 0, 0]
+        if region is not None:
+            return [*words, -1, self._region(write, array.dtype, array.strides)]
         order = how.strides or packed_strides(how.shape, how.dtype.itemsize, range(array.ndim))
         alike = array.dtype == how.dtype and array.strides == order and array.nbytes <= MAX_COPIED
         bytes_alike = array.nbytes if alike else -1
-        return [position, call.places[position], output, bytes_alike]
+        return [*words, bytes_alike, 0]
 
     def _given(self, given: Given, leaves: Sequence[Any]) -> list[int]:
         shift = _IGNORED[type(leaves[given.position])] if type(given.value) is bool else -1

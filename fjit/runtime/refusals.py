@@ -120,7 +120,7 @@ def _of_writes(traced: Traced, arguments: Sequence[Any], captures: Captured) -> 
         return "the function writes into an array, and arrays share memory"
     if traced.aliases:
         return "an array is an argument and captured from outside, and may be written"
-    if not all(arrays[position].flags.writeable for position, _ in traced.writes):
+    if not all(arrays[position].flags.writeable for position, *_ in traced.writes):
         return "the function writes into a read-only array"
     return ""
 

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from fjit.backend.emitter import F32, F64, I64, PTR, Emitter, Ty, Val
-from fjit.backend.math.table import MATH
+from fjit.backend.math.table import APPROXIMATE, FINITE, MATH
+from fjit.core.primitives import PRIMITIVES
 
 llvm.initialize_native_target()
 llvm.initialize_native_asmprinter()
@@ -50,12 +51,10 @@ UNARY = {
     "exp":     Row(1.0, 1.0, -88, 88, np.exp, mpmath.exp),
     "exp2":    Row(1.0, 1.0, -126, 127, np.exp2, lambda x: mpmath.mpf(2) ** x),
     "expm1":   Row(1.0, 1.0, -20, 88, np.expm1, mpmath.expm1),
-    "expit":   Row(2.5, 2.5, -88, 40, None, lambda x: 1 / (1 + mpmath.exp(-x))),
     "log":     Row(1.0, 1.0, 0, 10, np.log, mpmath.log),
     "log2":    Row(1.0, 1.0, 0, 10, np.log2, lambda x: mpmath.log(x, 2)),
     "log10":   Row(1.0, 1.0, 0, 10, np.log10, mpmath.log10),
     "log1p":   Row(0.9, 1.0, -1, 10, np.log1p, mpmath.log1p),
-    "logit":   Row(1.0, 1.0, 0, 1, None, lambda x: mpmath.log(x / (1 - x))),
     "sin":     Row(1.0, 1.0, -100, 100, np.sin, mpmath.sin),
     "cos":     Row(1.0, 1.0, -100, 100, np.cos, mpmath.cos),
     "tan":     Row(1.0, 1.0, -100, 100, np.tan, mpmath.tan),
@@ -69,7 +68,6 @@ UNARY = {
     "acosh":   Row(0.9, 1.0, 1, 100, np.arccosh, mpmath.acosh),
     "atanh":   Row(0.9, 1.0, -1, 1, np.arctanh, mpmath.atanh),
     "cbrt":    Row(1.0, 1.0, -100, 100, np.cbrt, lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x))),
-    "rsqrt":   Row(1.0, 1.0, 0, 10, lambda x: 1 / np.sqrt(x), lambda x: 1 / mpmath.sqrt(x)),
     "erf":     Row(1.0, 1.5, -4, 4, None, mpmath.erf),
     "erfc":    Row(0.6, 1.5, -4, 26, None, mpmath.erfc),
     "gammaln": Row(4.0, 4.0, -20, 30, None, true_gammaln),
@@ -348,8 +346,6 @@ def test_every_width_gives_the_same_bits(name: str, element: Ty, dtype: type) ->
         ("log2", [8.0, 0.25, 1024.0], [3.0, -2.0, 10.0]),
         ("log10", [1.0, 10.0, 1000.0, 1e10], [0.0, 1.0, 3.0, 10.0]),
         ("cbrt", [-27.0, 8.0, 1e9, 0.001953125], [-3.0, 2.0, 1000.0, 0.125]),
-        ("expit", [0.0, -0.0, -np.inf, np.inf], [0.5, 0.5, 0.0, 1.0]),
-        ("logit", [0.5, 0.0, 1.0, 2.0, -1.0], [0.0, -np.inf, np.inf, np.nan, np.nan]),
         ("erf", [0.0, np.inf, -np.inf, 10.0], [0.0, 1.0, -1.0, 1.0]),
         ("erfc", [0.0, np.inf, -np.inf, -10.0], [1.0, 0.0, 2.0, 2.0]),
         ("gammaln", [1.0, 2.0, 0.0, -1.0, -3.0, np.inf, -np.inf], [0, 0, *[np.inf] * 5]),
@@ -361,6 +357,10 @@ def test_exact_cases(
 ) -> None:
     got = compile_function(name, element.with_lanes(4), 1)(np.array([*x, np.nan], dtype))
     np.testing.assert_array_equal(got, np.array([*want, np.nan], dtype))
+
+
+def test_every_function_is_that_of_a_primitive() -> None:
+    assert set(MATH) <= set(PRIMITIVES) and {*APPROXIMATE, *FINITE} <= set(MATH)
 
 
 @pytest.mark.parametrize("name", ["sin", "tan", "asin", "atan", "sinh", "tanh", "expm1", "erf"])

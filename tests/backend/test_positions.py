@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import fjit
 from fjit.testing import check
 
 
@@ -35,3 +36,13 @@ def test_of_nan_among_infinities(dtype):
     x[1, [777, 30_000]] = np.nan
     x[2, 39_999] = -1
     check(positions, x)
+
+
+@pytest.mark.parametrize("shape", [(316, 316), (33, 3), (40, 5, 7), (2, 1000), (1, 77)])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "u1", "?"])
+def test_positions_in_joined_axes(shape: tuple[int, ...], dtype: str) -> None:
+    rng = np.random.default_rng(len(shape))
+    x = (rng.integers(0, 50, shape) / 2).astype(dtype)
+    check(lambda x: (np.argmax(x), x.argmin(), np.argmax(x.T), np.argmax(x[::-1])), x)
+    text = str(fjit.fuse(np.argmax).lower(x).nests[0])
+    assert " div " not in text and " mod " not in text

@@ -34,3 +34,11 @@ def test_the_program_of_a_tile_turns_it() -> None:
     text = fjit.fuse(lambda x, y: x.T + y).lower(x, y).llvm_ir
     assert "unroll 16" in str(fjit.fuse(lambda x, y: x.T + y).lower(x, y).nests[0])
     assert text.count("shufflevector") >= 24
+
+
+@pytest.mark.parametrize("dtype", ["u1", "?", "i2", "f2"])
+def test_narrow_elements_are_turned_too(dtype: str) -> None:
+    x = np.arange(300 * 70).reshape(300, 70).astype(dtype)
+    check(lambda x: (x.T.copy(), np.rot90(x).copy(), np.flip(x).T.copy()), x)
+    lowered = fjit.fuse(lambda x: x.T.copy()).lower(x)
+    assert lowered.llvm_ir.count("shufflevector") >= 64

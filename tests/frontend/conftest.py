@@ -34,7 +34,7 @@ def run_traced(f: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, 
     for position in range(len(leaves), len(traced.program.inputs)):
         inputs.append(traced.captures[position].array)
     outputs = interpret(traced.program, *inputs)
-    for position, output in traced.writes:
+    for position, output, _ in traced.writes:
         inputs[position][...] = outputs[output]
     results = [_result(r, outputs, inputs) for r in traced.results]
     return tree.unflatten(traced.result_tree, results), traced

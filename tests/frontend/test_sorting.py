@@ -74,3 +74,10 @@ def test_quantile_whole_numbers_and_refusals(same_as_numpy: Any) -> None:
     ):
         with pytest.raises(TypeError, match=r"static_argnames|method='linear'"):
             run_traced(f, (X,))
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1", "?"])
+@pytest.mark.parametrize("extent", [1, 3, 23, 24, 100])
+def test_rows_of_bytes_of_every_length(same_as_numpy: Any, extent: int, dtype: str) -> None:
+    x = np.random.default_rng(extent).integers(-128, 128, (20, extent)).astype(dtype)
+    same_as_numpy(lambda x: (np.sort(x, axis=1), np.sort(x.T, axis=0), np.sort(x, axis=0)), x)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import fjit
-from fjit.oracle.bounds import ELEMENTARY_ULP, Undetermined, bounded
+from fjit.oracle.bounds import ELEMENTARY_ULP, bounded
+from fjit.oracle.walk import Undetermined
 
 
 def slack(f: Callable[..., Any], *arguments: Any) -> Any:
@@ -133,3 +134,31 @@ def test_numpy_itself_stays_within_the_slack_of_single_precision() -> None:
     (result,) = bounded(fjit.make_program(f)(x), (x,))
     error = np.abs(f(x.astype("f8")) - result.value)
     assert (error <= result.slack).all() and (result.slack < 1e-4).all()
+
+
+def test_sums_of_halves_are_bounded_as_sums_in_halves() -> None:
+    x = WIDE.reshape(5, 10).astype("f2")
+    eps = float(np.finfo("f2").eps)
+    size = np.abs(x).astype("f8")
+    np.testing.assert_allclose(slack(lambda x: x.sum(0), x), eps * 4 * size.sum(0))
+    np.testing.assert_allclose(slack(lambda x: np.cumsum(x, 1), x), eps * 9 * np.cumsum(size, 1))
+    single = slack(lambda x: x.sum(0, dtype="f4"), x)  # NumPy sums this one in float32
+    assert (single <= 2**-11 * eps * size.sum(0)).all()
+    assert slack(lambda x: x.max(0), x) is None
+    assert slack(lambda x: np.rint(x).sum(0), x) is None
+
+
+def test_sums_of_halves_that_may_overflow_on_the_way_are_open() -> None:
+    x = np.array([[60000, 1], [60000, 2], [-60000, 3]], "f2")
+    assert slack(lambda x: x.sum(0), x).tolist() == [np.inf, 0]
+
+
+def test_numpy_stays_within_the_slack_of_halves() -> None:
+    rng = np.random.default_rng(1)
+    for shape in ((3, 4), (40, 7), (300, 20), (3000, 3)):
+        for x in (rng.standard_normal(shape), rng.random(shape), 1e-3 * rng.random(shape)):
+            narrow = x.astype("f2")
+            for f in (lambda x: x.sum(0), lambda x: np.cumsum(x, 0)):
+                (result,) = bounded(fjit.make_program(f)(narrow), (narrow,))
+                error = np.abs(f(narrow).astype("f8") - f(narrow.astype("f8")))
+                assert (error <= result.slack).all()

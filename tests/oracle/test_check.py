@@ -83,6 +83,83 @@ def test_a_mask_that_rounding_decides_passes() -> None:
     check(lambda x: x[np.exp(x) > 1], np.array([0.0, 1.0, -1.0]))
 
 
+@pytest.mark.parametrize("axis", [0, 1, None])
+@pytest.mark.parametrize(
+    "f",
+    [
+        np.sum,
+        np.mean,
+        np.var,
+        lambda x, axis: (x * 0.1 + 1).prod(axis=axis),
+        np.cumsum,
+        lambda x, axis: x - x.sum(axis=axis, keepdims=True),
+        lambda x, axis: np.exp(x).sum(axis=axis),
+        lambda x, axis: x[:0].sum(axis=axis),
+    ],
+)
+def test_halves_pass_whatever_numpy_adds_them_in(f: Callable[..., Any], axis: int | None) -> None:
+    rng = np.random.default_rng(0)
+    for shape in ((3, 4), (70, 9)):
+        for scale in (1, 1e-3, 60):
+            check(lambda x: f(x, axis=axis), (scale * rng.standard_normal(shape)).astype("f2"))
+    check(lambda x: f(x, axis=axis), np.array([[6e-8, -0.0], [6e4, 6e4], [6e4, -6e4]], "f2"))
+
+
+def whole(x: Any, y: Any) -> Any:
+    x[:] = x @ x.T
+    return x, y
+
+
+def rows(x: Any, y: Any) -> Any:
+    part = x[1:]
+    x[:] = np.exp(x) @ x.T
+    return part * 2, part, y.T
+
+
+def other(x: Any, y: Any) -> Any:
+    y[:] = y @ x
+    return x
+
+
+def product(x: Any, y: Any) -> None:
+    np.matmul(x, x.T, out=x)
+    y += 1
+
+
+@pytest.mark.parametrize("f", [whole, rows, other, product])
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i4"])
+@pytest.mark.parametrize(
+    "part",
+    [
+        lambda x: x[1:],
+        lambda x: x[::-1],
+        lambda x: x[:, ::-1][::2],
+        lambda x: x.T,
+        lambda x: x,
+        lambda x: x[:],
+        lambda x: x.copy(),
+    ],
+)
+def test_products_written_to_arguments_that_share_memory_pass(
+    f: Callable[..., Any], dtype: str, part: Callable[[Any], Any]
+) -> None:
+    x = (np.random.default_rng(0).standard_normal((6, 6)) * 2).astype(dtype)
+    check(f, x, part(x))
+
+
+def test_a_wrong_product_in_shared_memory_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = fused.Fused.__call__
+
+    def wrong(self: fused.Fused, x: Any, y: Any) -> Any:
+        result = call(self, x, y)
+        x[3, 3] *= 1 + 1e-12
+        return result
+
+    monkeypatch.setattr(fused.Fused, "__call__", wrong)
+    x = np.random.default_rng(0).standard_normal((6, 6))
+    fails(r"result\[0\]\[3, 3\]", whole, x, x[1:])
+
+
 # What is wrong does not
 
 

@@ -1,6 +1,7 @@
 """What programs() draws: valid, varied, readable, and small when shrunk."""
 
 import linecache
+import re
 import traceback
 import warnings
 
@@ -41,10 +42,19 @@ def test_one_to_three_arrays_and_perhaps_a_number() -> None:
         "stack", "roll", "take", "sum", "prod", "max", "mean", "var", "argmax", "any", "keepdims",
         "cumsum", " += ", "np.zeros", "[...] = ", "] = ", "out=", "for k in", " > ", "np.exp", "//",
         "return (", "return {", "return [", ", s)", "sort", " @ ",
+        " % 3 > 0", "[:, 0] > ", "axis=(1,)",
     ],
 )  # fmt: skip
 def test_the_grammar_is_reached(word: str) -> None:
     assert any(word in program.source for program in MANY)
+
+
+def test_masks_over_leading_axes_are_reached() -> None:
+    """Selections of parts, and what is added up and written back of them."""
+    text = "\n".join(program.source for program in MANY)
+    made = re.findall(r"(v\d+) = (?:np\.arange\(\d+\) % 3 > 0|\w+\[:, 0\] > )", text)
+    assert any(f"[{mask}]" in text for mask in made)
+    assert re.search(r"\w+\[v\d+\] = v\d+$", text, re.MULTILINE)
 
 
 def test_programs_are_many_and_of_every_length() -> None:

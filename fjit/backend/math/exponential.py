@@ -1,12 +1,12 @@
-"""exp, exp2, expm1 and the logistic function.
+"""exp, exp2 and expm1.
 
 Takes x, gives 2**n * p(r) with n = rint(x / ln 2) and r = x - n ln 2 in two parts (Cody and Waite,
 "Software Manual for the Elementary Functions", 1980), |r| <= ln(2)/2.
 
     exp(x)  ->  n = rint(x * 1.4427) ; r = x - n*hi - n*lo ; p = 1 + (r + r*r*q(r)) ; p * 2**n
 
-Errors, in units in the last place of the result: exp, exp2 and expm1 below 1 (the sum
-of 2**n - 1 and 2**n * expm1(r) is kept in two parts), expit below 2.5.
+Errors, in units in the last place of the result, are below 1 (expm1 keeps the sum of 2**n - 1 and
+2**n * expm1(r) in two parts).
 """
 
 from fjit.backend.emitter import Emitter, Val
@@ -138,11 +138,3 @@ def expm1(e: Emitter, x: Val) -> Val:
     u, v = half_expm1(e, clamp(e, x, *EXPM1_RANGE[x.ty.bits]))
     half = e.fadd(u, v)
     return keep_tiny(e, x, e.fadd(half, half), 2.0**-60)
-
-
-def expit(e: Emitter, x: Val) -> Val:
-    """1 / (1 + e**-x); below zero e**x / (1 + e**x), so that it underflows gradually."""
-    one = like(e, x, 1.0)
-    power = exp(e, e.fneg(e.fabs(x)))
-    top = e.select(e.fcmp("olt", x, like(e, x, 0.0)), power, one)
-    return e.fdiv(top, e.fadd(one, power))

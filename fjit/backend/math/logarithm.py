@@ -1,4 +1,4 @@
-"""log, log2, log10, log1p, logit, logaddexp and logaddexp2.
+"""log, log2, log10, log1p, logaddexp and logaddexp2.
 
 Takes v (or v + v_lo), gives n ln 2 + log(1 + f), v = 2**n (1 + f), sqrt(1/2) <= 1 + f < sqrt(2).
 log(1 + f) = f - f^2/2 + f^3 P(f) needs no division; n ln 2 + f is summed exactly, and a low part
@@ -29,7 +29,6 @@ from fjit.backend.math.core import (
     int_like,
     keep_tiny,
     like,
-    pair_div,
     poly,
     scale,
     two_prod,
@@ -176,19 +175,6 @@ def log1p(e: Emitter, x: Val) -> Val:
     v, v_lo = two_sum(e, like(e, x, 1.0), x)
     result = e.fadd(*log_pair(e, v, v_lo, NATURAL[x.ty.bits], subnormal=False))
     return log_special(e, x, keep_tiny(e, x, result, 2.0**-60), -1.0)
-
-
-def logit(e: Emitter, x: Val) -> Val:
-    """log(x / (1 - x)), the quotient in two parts so that it is accurate near 1/2."""
-    one = like(e, x, 1.0)
-    zero = like(e, x, 0.0)
-    rest, rest_lo = two_sum(e, one, e.fneg(x))
-    v, v_lo = pair_div(e, (x, zero), (rest, rest_lo))
-    small = e.fcmp("olt", x, like(e, x, TINY_NORMAL[x.ty.bits] * 2.0**30))
-    v, v_lo = e.select(small, x, v), e.select(small, zero, v_lo)
-    result = e.fadd(*log_pair(e, v, v_lo, NATURAL[x.ty.bits]))
-    result = e.select(e.fcmp("ogt", x, one), like(e, x, NAN), log_special(e, x, result))
-    return e.select(e.fcmp("oeq", x, one), like(e, x, INF), result)
 
 
 def logaddexp(e: Emitter, a: Val, b: Val) -> Val:

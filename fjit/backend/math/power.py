@@ -1,10 +1,10 @@
-"""cbrt, rsqrt, hypot and fmod.
+"""cbrt, hypot and fmod.
 
     cbrt(x)  ->  y = m**(-1/3) by iteration, without a division ; m y^2, corrected by the remainder
     fmod(x, y)  ->  x - y trunc(x / y) in one multiply-add, exact while the quotient is below 2**52
                     (2**23 for float32); larger quotients take a loop
 
-cbrt and rsqrt are corrected once by an exact remainder; hypot keeps its squares in two parts.
+cbrt is corrected once by an exact remainder; hypot keeps its squares in two parts.
 Errors are below 1 unit in the last place; fmod is exact.
 """
 
@@ -33,17 +33,6 @@ CBRT = (
     0.0005853602133383992,
 )
 # fmt: on
-
-
-def rsqrt(e: Emitter, x: Val) -> Val:
-    """1 / sqrt(x), corrected once by its own remainder."""
-    y = e.fdiv(like(e, x, 1.0), e.sqrt(x))
-    h, h_lo = two_prod(e, x, y)
-    rest = e.fma(e.fneg(h_lo), y, e.fma(e.fneg(h), y, like(e, x, 1.0)))
-    better = e.fma(e.fmul(y, like(e, x, 0.5)), rest, y)
-    fine = e.fcmp("one", e.fmul(x, like(e, x, 0.0)), like(e, x, 1.0))
-    usual = e.and_(fine, e.fcmp("ogt", x, like(e, x, 0.0)))
-    return e.select(usual, better, y)
 
 
 def cbrt(e: Emitter, x: Val) -> Val:

@@ -1,10 +1,10 @@
 """The elementary functions by name, a row a line.
 
 Takes a name, gives the function that writes it: `MATH["exp"](e, x)` appends instructions to `e`
-and returns the value. Every function is inlined vector code over float32 or float64 of any number
-of lanes.
+and returns the value. Every function is the meaning of a primitive, as inlined vector code over
+float32 or float64 of any number of lanes.
 
-    MATH["rsqrt"](e, x)   ->   %v1 = call <8 x double> @llvm.sqrt.v8f64(...) ; %v2 = fdiv ...
+    MATH["hypot"](e, x, y)   ->   %v1 = call <8 x double> @llvm.fabs.v8f64(<8 x double> %x) ; ...
 
 Functions with a loop or a cold path put helpers in `e.helpers`; those marked `alwaysinline` want
 LLVM's always-inline pass, which every standard pipeline runs.
@@ -34,12 +34,10 @@ MATH: dict[str, MathFunction] = {
     "exp":        exponential.exp,
     "exp2":       exponential.exp2,
     "expm1":      exponential.expm1,
-    "expit":      exponential.expit,
     "log":        logarithm.log,
     "log2":       logarithm.log2,
     "log10":      logarithm.log10,
     "log1p":      logarithm.log1p,
-    "logit":      logarithm.logit,
     "logaddexp":  logarithm.logaddexp,
     "logaddexp2": logarithm.logaddexp2,
     "sin":        trigonometric.sin,
@@ -57,7 +55,6 @@ MATH: dict[str, MathFunction] = {
     "atanh":      hyperbolic.atanh,
     "pow":        pow.pow,
     "cbrt":       power.cbrt,
-    "rsqrt":      power.rsqrt,
     "hypot":      power.hypot,
     "fmod":       power.fmod,
     "erf":        error.erf,

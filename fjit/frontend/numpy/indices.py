@@ -299,6 +299,8 @@ class _Parser:
 
     def slice(self, item: slice) -> None:
         extent, axis = self.shape[self.axis], self.axis
+        bounds = (item.start, item.stop, item.step)
+        item = slice(*(operator.index(b) if isinstance(b, Tracer) else b for b in bounds))
         if item.start is not None or item.stop is not None or item.step is not None:
             whole = item.start in (None, 0) and item.stop is None and item.step in (None, 1)
             if not whole:

@@ -19,7 +19,7 @@ from fjit.core import primitives as p
 from fjit.core.ir import Atom
 from fjit.core.trace import where
 from fjit.errors import FjitTypeError, FjitValueError
-from fjit.frontend.numpy import arrays
+from fjit.frontend.numpy import arrays, bisection
 from fjit.frontend.numpy.arrays import as_tracer, joined_dtype, static_int
 from fjit.frontend.numpy.indexing import compress
 from fjit.frontend.numpy.shaping import ravel
@@ -42,10 +42,15 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Trac
     if sorter is not None:
         x = FUNCTIONS[np.take](x, sorter)
     dtype = joined_dtype((x, values))
-    atom = current().trace.emit(
-        p.searchsorted, convert(x.atom, dtype), convert(values.atom, dtype), side=side
-    )
-    return fresh(atom)
+    return fresh(_found(convert(x.atom, dtype), convert(values.atom, dtype), side))
+
+
+def _found(table: Atom, values: Atom, side: str) -> Atom:
+    """Positions in a table; of an extent known at run time alone by a call of NumPy."""
+    extent = table.aval.shape[0]
+    if isinstance(extent, int) and values.aval.is_static:
+        return bisection.positions(table, values, extent, side)
+    return current().trace.emit(p.searchsorted, table, values, side=side)
 
 
 @implements(np.digitize)
@@ -55,16 +60,15 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Tracer:
     if edges.ndim != 1:
         raise FjitValueError(f"object too deep for desired array, at {where()}: {edges.aval}")
     side = "left" if right else "right"
-    rising = searchsorted(edges, values, side)
     count = require_static(edges.static_shape[0], "np.digitize")
     contents = arrays.known(bins)
     if count < 2 or (contents is not None and _rises(contents)):
-        return rising
-    falling = UFUNCS["subtract"](count, searchsorted(FUNCTIONS[np.flip](edges), values, side))
-    if contents is not None:
-        return falling  # type: ignore[no-any-return]
-    is_falling = UFUNCS["greater"](edges[0], edges[-1])
-    return fresh(FUNCTIONS[np.where](is_falling, falling, rising).atom)
+        return searchsorted(edges, values, side)
+    falls = True if contents is not None else UFUNCS["greater"](edges[0], edges[-1])
+    if count > bisection.COUNTED:  # fewer are counted, in any order
+        edges = FUNCTIONS[np.where](falls, FUNCTIONS[np.flip](edges), edges)
+    found = searchsorted(edges, values, side)
+    return fresh(FUNCTIONS[np.where](falls, UFUNCS["subtract"](count, found), found).atom)
 
 
 def _rises(bins: np.ndarray[Any, Any]) -> bool:
