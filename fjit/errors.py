@@ -60,6 +60,10 @@ class UnsupportedError(Refusal, FjitTypeError):
     """A dtype, function or argument that fjit does not handle, with what to use instead."""
 
 
+class EmulatorError(FjitError, RuntimeError):
+    """A GPU program did what no GPU program may do, or what the emulator does not know."""
+
+
 class InternalError(FjitError):
     """A bug in fjit: an invariant of the program, plan or code generator does not hold."""
 
