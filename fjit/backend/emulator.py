@@ -1,15 +1,15 @@
 """A GPU in NumPy: runs the PTX of a kernel without a device, and reports what a device would hide.
 
-Takes PTX text and arguments, changes the arguments' arrays. Invariant: results are those of a device
-of the PTX's architecture, whatever the order of threads was, or there is an error that names the
-instruction, the thread and the address.
+Takes PTX text and arguments, changes the arguments' arrays. Invariant: results are those of a
+device of the PTX's architecture, whatever the order of threads was, or there is an error that names
+the instruction, the thread and the address.
 
     launch(ptx, "add", grid=4, block=256, args=[x, y, out, np.int32(1000)])
 
-All threads of a wave of blocks run as lanes of NumPy arrays (fjit/backend/ptx). Reported are accesses
-outside of an argument's memory or misaligned, reads of shared or local memory or registers that nobody
-wrote, races in shared memory, barriers that not all threads reach, `.nc` loads of memory that the
-kernel writes, and programs that do not end.
+All threads of a wave of blocks run as lanes of NumPy arrays (fjit/backend/ptx). Reported are
+accesses outside of an argument's memory or misaligned, reads of shared or local memory or registers
+that nobody wrote, races in shared memory, barriers that not all threads reach, `.nc` loads of
+memory that the kernel writes, and programs that do not end.
 """
 
 from collections.abc import Sequence
@@ -21,10 +21,11 @@ from fjit.backend.ptx.buffers import Memory
 from fjit.backend.ptx.code import Code, code
 from fjit.backend.ptx.program import Variable
 from fjit.backend.ptx.schedule import Scheduler
-from fjit.backend.ptx.wave import Launch, Shape, Wave
+from fjit.backend.ptx.shape import Shape
+from fjit.backend.ptx.wave import Launch, Wave
 from fjit.errors import EmulatorError
 
-WAVE_THREADS = 1 << 15
+WAVE_THREADS = 1 << 16
 """Threads that run at a time: more pay for caches, fewer for instructions."""
 WAVE_BYTES = 1 << 29
 """Most bytes of registers of a wave."""
@@ -47,16 +48,16 @@ def launch(
 ) -> None:
     """Run the entry `name` of a PTX text to its end.
 
-    `grid` and `block` are one to three extents. An argument is a NumPy array, passed as the address of
-    its first element and written in place (the memory between its lowest and highest byte is what the
-    kernel may touch; arrays that overlap do so in the kernel), a Python or NumPy number, or the bytes
-    of a structure. `shared` is the size of dynamic shared memory in bytes. Without `checks` only
-    accesses outside of memory and deadlocks are reported. Module variables start anew. A wave of
-    blocks ends before the next begins: a block may wait for earlier blocks, never for later ones.
-    Raises EmulatorError.
+    `grid` and `block` are one to three extents. An argument is a NumPy array, passed as the address
+    of its first element and written in place (the memory between its lowest and highest byte is
+    what the kernel may touch; arrays that overlap do so in the kernel), a Python or NumPy number,
+    or the bytes of a structure. `shared` is the size of dynamic shared memory in bytes. Without
+    `checks` only accesses outside of memory and deadlocks are reported. Module variables start
+    anew. A wave of blocks ends before the next begins: a block may wait for earlier blocks, never
+    for later ones. Raises EmulatorError.
     """
     ready = code(ptx, name)
-    shape = Shape(_extents("grid", grid), _extents("block", block), shared)
+    shape = _shape(ready, grid, block, shared)
     _check_limits(ready, shape)
     memory = Memory()
     symbols = _symbols(ready, args, memory)
@@ -68,6 +69,11 @@ def launch(
         for first in range(0, shape.blocks, per_wave):
             blocks = min(per_wave, shape.blocks - first)
             Scheduler(Wave(everything, first, blocks), max_steps).run()
+
+
+def _shape(ready: Code, grid: Extent, block: Extent, dynamic: int) -> Shape:
+    total = ready.shared.size + dynamic
+    return Shape(_extents("grid", grid), _extents("block", block), dynamic, total)
 
 
 def _extents(what: str, given: Extent) -> tuple[int, int, int]:

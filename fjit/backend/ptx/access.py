@@ -1,8 +1,8 @@
 """How instructions reach their operands: readers and writers of registers, constants and packs.
 
-Takes an operand and the type an instruction sees it as, gives a function of the group that executes.
-Invariant: a reader gives arrays of the type's dtype with one element, or one per lane (pairs of a
-packed type as rows); a writer takes such arrays.
+Takes an operand and the type an instruction sees it as, gives a function of the group that
+executes. Invariant: a reader gives arrays of the type's dtype with one element, or one per lane
+(pairs of a packed type as rows); a writer takes such arrays.
 
     cvt.u64.u8 %rd1, %r1;   reader(Reg r1, u8) keeps the low byte; writer(Reg rd1, u64)
 """

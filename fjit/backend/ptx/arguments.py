@@ -1,7 +1,7 @@
 """The arguments of a launch as the bytes of its parameters.
 
-Takes parameters and Python values, gives bytes, and arrays' places in memory. Invariant: every array's
-own memory is used, not a copy; an argument that does not fit its parameter is refused.
+Takes parameters and Python values, gives bytes, and arrays' places in memory. Invariant: every
+array's own memory is used, not a copy; an argument that does not fit its parameter is refused.
 
     (.param .u64 x, .param .f32 a), [array, 2.0]  ->  8 bytes of address, 4 of 2.0f
 """
@@ -42,9 +42,9 @@ def _bytes(number: int, param: Variable, value: object, memory: Memory) -> bytes
         if param.size != POINTER:
             raise EmulatorError(f"{what} is an array, but its parameter has {param.size} bytes.")
         return place(what, value, memory).to_bytes(POINTER, "little")
-    if isinstance(value, bytes | bytearray | np.void):
+    if isinstance(value, bytes | bytearray):
         raw = bytes(value)
-    elif isinstance(value, np.generic) and param.type.kind == "b":
+    elif isinstance(value, np.void) or (isinstance(value, np.generic) and param.type.kind == "b"):
         raw = value.tobytes()
     else:
         raw = _number(what, param.type, value)
@@ -58,9 +58,9 @@ def _number(what: str, ty: Type, value: object) -> bytes:
     if value is None:
         value = 0
     if isinstance(value, float | np.floating) and ty.kind in "fb" and ty.bits in FLOATS:
-        return np.array(value, FLOATS[ty.bits]).tobytes()
-    if ty.kind == "f":
-        return np.array(value, ty.seen).tobytes()
+        return bytes(FLOATS[ty.bits].type(value).tobytes())
+    if ty.kind == "f" and isinstance(value, int | np.integer):
+        return bytes(FLOATS[ty.bits].type(value).tobytes())
     if not isinstance(value, int | np.integer | np.bool_):
         kind = type(value).__name__
         raise EmulatorError(f"{what} is a {kind}, its parameter is .{ty.name}.")
@@ -77,6 +77,6 @@ def place(what: str, array: np.ndarray, memory: Memory) -> int:
     """
     low, high = byte_bounds(array)
     size = high - low if array.size else 0
-    whole = np.frombuffer((ctypes.c_uint8 * size).from_address(low), np.uint8)
+    whole = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(low))
     base = memory.add(what, whole, writable=array.flags.writeable).base
     return base + (array.ctypes.data - low if array.size else 0)

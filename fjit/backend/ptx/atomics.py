@@ -1,7 +1,7 @@
 """Atomic operations of PTX: atom and red.
 
-Takes an instruction, gives its step. Invariant: lanes take their turns in ascending order, each seeing
-what the one before left, so that results are the same in every run.
+Takes an instruction, gives its step. Invariant: lanes take their turns in ascending order, each
+seeing what the one before left, so that results are the same in every run.
 
     atom.global.add.u32 %r1, [%rd1], 1 by 64 lanes on one word  ->  %r1 = 0, 1, ..., 63
 """
@@ -32,13 +32,17 @@ def _wrap_down(old: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where((old == 0) | (old > b), b, old - np.ones(1, old.dtype))
 
 
+def _compare_and_swap(old: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    return np.asarray(np.where(old == b, c, old))
+
+
 UPDATES: dict[str, Update] = {
     "add": np.add,
     "and": np.bitwise_and,
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
     "exch": lambda old, b: b,
-    "cas": lambda old, b, c: np.where(old == b, c, old),
+    "cas": _compare_and_swap,
     "inc": _wrap_up,
     "dec": _wrap_down,
     "min": np.minimum,

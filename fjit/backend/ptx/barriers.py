@@ -1,7 +1,7 @@
 """Barriers of blocks.
 
-Takes groups that arrive, gives the lanes that may go on. Invariant: a block's lanes go on when all its
-threads, or as many as the instruction says, have come to the barrier of one number.
+Takes groups that arrive, gives the lanes that may go on. Invariant: a block's lanes go on when all
+its threads, or as many as the instruction says, have come to the barrier of one number.
 """
 
 from __future__ import annotations

@@ -30,15 +30,15 @@ def shorten(value: np.ndarray, mode: str = "rn") -> np.ndarray:
 def _grows(upper: np.ndarray, lower: np.ndarray, mode: str) -> np.ndarray:
     """Whether the magnitude of the upper half rounds up."""
     if mode == "rn":
-        return (lower > 0x8000) | ((lower == 0x8000) & (upper & np.uint32(1) == 1))
+        return np.asarray((lower > 0x8000) | ((lower == 0x8000) & (upper & np.uint32(1) == 1)))
     if mode == "rz":
         return np.zeros(lower.shape, bool)
     negative = upper >> np.uint32(15) == 1
-    return (lower != 0) & (negative if mode == "rm" else ~negative)
+    return np.asarray((lower != 0) & (negative if mode == "rm" else ~negative))
 
 
 def _odd(value: np.ndarray) -> np.ndarray:
     """float64 to float32, rounded to odd, so that rounding again is rounding once."""
     result = narrow(value, np.dtype(np.float32), "rz")
     inexact = (result.astype(np.float64) != value) & np.isfinite(value)
-    return (np.ascontiguousarray(result).view(np.uint32) | inexact).view(np.float32)
+    return np.asarray((np.ascontiguousarray(result).view(np.uint32) | inexact).view(np.float32))

@@ -40,7 +40,7 @@ def _lop3(ins: Instruction) -> Operation:
             if int(table[0]) >> row & 1:
                 parts = [v if row >> k & 1 else ~v for v, k in ((a, 2), (b, 1), (c, 0))]
                 result = result | (parts[0] & parts[1] & parts[2])
-        return result
+        return np.asarray(result)
 
     return Operation(ins.type, (ins.type,) * 3 + (U32,), compute)
 
@@ -78,8 +78,8 @@ def _shf(ins: Instruction) -> Operation:
         count = ((c & 31) if wrap else np.minimum(c, 32)).astype(np.uint64)
         both = (b.astype(np.uint64) << np.uint64(32)) | a
         if left:
-            return ((both << count) >> np.uint64(32)).astype(np.uint32)
-        return (both >> count).astype(np.uint32)
+            return np.asarray(((both << count) >> np.uint64(32)).astype(np.uint32))
+        return np.asarray((both >> count).astype(np.uint32))
 
     return same(B32, 3, compute)
 
@@ -104,7 +104,7 @@ def _bfe(ins: Instruction) -> Operation:
         shifted = wide >> np.minimum(start, 63)
         if not ty.signed:
             shifted = np.where(start > 63, np.uint64(0), shifted)
-            return (shifted & _low_bits(size)).astype(ty.seen)
+            return np.asarray((shifted & _low_bits(size)).astype(ty.seen))
         last = np.minimum(start + length - np.uint64(1), np.uint64(ty.bits - 1))
         sign = (wide >> last) & np.uint64(1)
         room = np.where(start < ty.bits, np.uint64(ty.bits) - np.minimum(start, ty.bits), 0)
@@ -122,7 +122,7 @@ def _bfi(ins: Instruction) -> Operation:
         start, length = c.astype(np.uint64) & BYTE, d.astype(np.uint64) & BYTE
         shift = np.minimum(start, 63)
         mask = np.where(start > 63, np.uint64(0), _low_bits(np.minimum(length, 64)) << shift)
-        return ((b & ~mask) | ((a.astype(np.uint64) << shift) & mask)).astype(ty.seen)
+        return np.asarray(((b & ~mask) | ((a.astype(np.uint64) << shift) & mask)).astype(ty.seen))
 
     return Operation(ty, (ty, ty, U32, U32), compute)
 
@@ -206,7 +206,7 @@ def _selector(c: np.ndarray, k: int, table: tuple[tuple[int, ...], ...] | None) 
     """Which of the eight bytes result byte k is, plus 8 if its sign is wanted instead."""
     if table is None:
         return (c >> np.uint32(4 * k)).astype(np.uint64) & np.uint64(15)
-    return np.array([row[3 - k] for row in table], np.uint64)[c & np.uint32(3)]
+    return np.asarray(np.array([row[3 - k] for row in table], np.uint64)[c & np.uint32(3)])
 
 
 def _picked(both: np.ndarray, selector: np.ndarray) -> np.ndarray:

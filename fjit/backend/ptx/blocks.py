@@ -1,9 +1,9 @@
 """The instructions of functions, cut into blocks of steps.
 
-Takes functions, gives numbered blocks. Invariant: control enters a block at its first step only, and
-threads that wait for each other at an instruction find it at the start of a block.
+Takes functions, gives numbered blocks. Invariant: control enters a block at its first step only,
+and threads that wait for each other at an instruction find it at the start of a block.
 
-    $L: add ...; setp ...; @%p bra $L; ret;   ->   block 0 (2 steps, ends in bra), block 1 (ends in ret)
+    $L: add ...; setp ...; @%p bra $L; ret;  ->  block 0 (2 steps, ends in bra), 1 (ends in ret)
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,8 @@
 """Global memory: the arguments' arrays and the module's variables, each in a region of its own.
 
 Takes arrays, gives addresses, and finds arrays by address. Invariant: an access lies inside one
-buffer; two buffers are 64 GiB of addresses apart, so that no plausible index leads from one to another.
+buffer; two buffers are 64 GiB of addresses apart, so that no plausible index leads from one to
+another.
 
     argument 0, 256 bytes  ->  0x1000000000 ... 0x10000000ff        argument 1  ->  0x2000000000 ...
 

@@ -37,7 +37,8 @@ class Layout:
 class Code:
     """All that is known of an entry before a launch.
 
-    `cell` is the size of the smallest access to scratch memory; `globals` have addresses of their own.
+    `cell` is the size of the smallest access to scratch memory; `globals` have addresses of their
+    own.
     """
 
     module: Module

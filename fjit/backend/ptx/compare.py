@@ -1,7 +1,7 @@
 """Comparison and selection in PTX: setp, set, selp, slct, and moves.
 
-Takes an instruction, gives an Operation. Invariant: an ordered comparison with NaN is false, one that
-ends in u is true.
+Takes an instruction, gives an Operation. Invariant: an ordered comparison with NaN is false, one
+that ends in u is true.
 
     setp.ltu.and.f32 p|q, a, b, c  ->  p = !(a >= b) and c,  q = (a >= b) and c
 """
@@ -20,7 +20,7 @@ Test = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def _either_nan(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.isnan(a) | np.isnan(b)
+    return np.asarray(np.isnan(a) | np.isnan(b))
 
 
 def _ordered_ne(a: np.ndarray, b: np.ndarray) -> np.ndarray:

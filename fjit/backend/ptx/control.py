@@ -10,20 +10,44 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from fjit.backend.ptx.access import reader
-from fjit.backend.ptx.lanes import Group
+from fjit.backend.ptx.lanes import Group, Wave
 from fjit.backend.ptx.program import Function, Instruction, Operand, Pack, Sym, Variable
 from fjit.backend.ptx.types import PRED, U32
 from fjit.errors import EmulatorError
 
-if TYPE_CHECKING:
-    from fjit.backend.ptx.schedule import Scheduler
 
-End = Callable[["Scheduler", Group], None]
+class Scheduler(Protocol):
+    """Where endings send lanes; schedule.py has the class."""
+
+    @property
+    def wave(self) -> Wave:
+        """The wave whose lanes they are."""
+
+    def push(self, block: int, group: Group) -> None:
+        """Go on at a block."""
+
+    def push_back(self, block: int, group: Group, spins: bool) -> None:
+        """Go back to a block."""
+
+    def exit(self, group: Group) -> None:
+        """End."""
+
+    def wait(self, group: Group, number: int, threads: int, following: int | None) -> None:
+        """Wait at a barrier, or only count there if nothing follows."""
+
+    def enter(self, name: str, start: int, following: int, group: Group) -> None:
+        """Call a function."""
+
+    def leave(self, name: str, group: Group) -> None:
+        """Return from a function."""
+
+
+End = Callable[[Scheduler, Group], None]
 Copy = tuple[int, int, int]
 """Offsets of source and target in the frame, and the bytes to copy."""
 
@@ -32,8 +56,8 @@ Copy = tuple[int, int, int]
 class Site:
     """Where a block stands: its number, its function, and the numbers of what it may go to.
 
-    `returns` collects, by the block that a call returns to, what to copy then. `spins` says that the
-    block jumps back over accesses that wait for other threads.
+    `returns` collects, by the block that a call returns to, what to copy then. `spins` says that
+    the block jumps back over accesses that wait for other threads.
     """
 
     function: Function

@@ -55,7 +55,7 @@ def _from_integer(
             return a.astype(target.seen)
         limits, own = np.iinfo(target.seen), np.iinfo(a.dtype)
         kept = np.clip(a, max(limits.min, own.min), min(limits.max, own.max))
-        return kept.astype(target.seen)
+        return np.asarray(kept.astype(target.seen))
 
     return convert
 

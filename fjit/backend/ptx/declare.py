@@ -3,7 +3,7 @@
 Takes a cursor behind the state space's name, gives a Variable. Invariant: the initial value is as
 long as the variable.
 
-    .global .align 4 .u32 t[2] = {1, 2};  ->  Variable("t", "global", 4, 8, u32, b"\\1\\0\\0\\0\\2...")
+    .global .align 4 .u32 t[2] = {1, 2};  ->  Variable("t", "global", 4, 8, u32, initial of 8 bytes)
 """
 
 from fjit.backend.ptx.cursor import Cursor

@@ -1,7 +1,7 @@
 """Instructions into steps.
 
-Takes an instruction that does not branch, gives a function of the group that executes it. Invariant:
-an instruction that no table knows, or not with its types, is an error that names it.
+Takes an instruction that does not branch, gives a function of the group that executes it.
+Invariant: an instruction that no table knows, or not with its types, is an error that names it.
 
     add.f32 %f1, %f2, 0f3F800000  ->  read f2, add [1.0], write f1
 """
@@ -41,8 +41,8 @@ def named(make: Callable[[Instruction], Made], ins: Instruction) -> Made:
         raise EmulatorError(f"{ins.text} (PTX line {ins.line}): {error}") from None
     except (IndexError, KeyError):
         raise EmulatorError(
-            f"{ins.text} (PTX line {ins.line}): the emulator does not know this instruction, or not "
-            "with these types and operands."
+            f"{ins.text} (PTX line {ins.line}): the emulator does not know this "
+            "instruction, or not with these types and operands."
         ) from None
 
 

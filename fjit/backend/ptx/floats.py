@@ -1,8 +1,8 @@
 """Floating arithmetic of PTX: float16, bfloat16, float32 and float64, single and packed.
 
 Takes an instruction, gives an Operation, or None where its types are integers. Invariant: results
-are correctly rounded in the mode the instruction names; `.ftz` flushes subnormal operands and results
-of float32 to zero of their sign, `.sat` clamps to [0, 1] with NaN to 0.
+are correctly rounded in the mode the instruction names; `.ftz` flushes subnormal operands and
+results of float32 to zero of their sign, `.sat` clamps to [0, 1] with NaN to 0.
 
     fma.rn.ftz.f32  ->  Operation(f32, (f32,) * 3, flush(fma(flush(a), flush(b), flush(c))))
 """
@@ -109,7 +109,7 @@ def _rsqrt(ins: Instruction) -> Operation | None:
 
 
 def coarse(a: np.ndarray) -> np.ndarray:
-    """The upper 32 bits of float64 numbers, subnormal ones flushed, as the .approx.ftz forms use."""
+    """The upper 32 bits of float64 numbers, subnormal ones flushed, as .approx.ftz forms use."""
     kept = (a.view(np.uint64) & np.uint64(0xFFFFFFFF00000000)).view(np.float64)
     small = np.abs(kept) < 2.0**-1022
     return np.where(small, np.copysign(0.0, kept), kept)

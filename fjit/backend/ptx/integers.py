@@ -1,7 +1,8 @@
 """Integer arithmetic of PTX.
 
-Takes an instruction, gives an Operation, or None where its types are floating. Invariant: everything
-wraps; nothing raises, whatever the operands (a division by zero gives all ones, as on hardware).
+Takes an instruction, gives an Operation, or None where its types are floating. Invariant:
+everything wraps; nothing raises, whatever the operands (a division by zero gives all ones, as on
+hardware).
 
     mul.wide.s32 d, a, b  ->  Operation(s64, (s32, s32), exact product)
 """
@@ -36,7 +37,7 @@ def _saturated(function: np.ufunc, ins: Instruction) -> Callable[..., np.ndarray
 
     def compute(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         exact = function(a.astype(np.int64), b.astype(np.int64))
-        return np.clip(exact, limits.min, limits.max).astype(a.dtype)
+        return np.asarray(np.clip(exact, limits.min, limits.max).astype(a.dtype))
 
     return compute
 

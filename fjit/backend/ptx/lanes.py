@@ -13,14 +13,12 @@ loops of a common length free of work per thread.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 
-from fjit.backend.ptx.program import Reg
-
-if TYPE_CHECKING:
-    from fjit.backend.ptx.wave import Wave
+from fjit.backend.ptx.program import Reg, Sym
+from fjit.backend.ptx.shape import Shape
 
 Index = np.ndarray | slice | None
 
@@ -116,6 +114,40 @@ class Registers:
         elif self.checks:
             reason = f"register {self.names[slot].name} is read before it was written"
             raise Fault(reason, lane_at(index, int(np.argmin(seen))))
+
+
+class Wave(Protocol):
+    """What steps know of all the threads that run together; wave.py has the class.
+
+    The state spaces' own type stands above groups in the order of imports, hence Any.
+    """
+
+    shape: Shape
+    count: int
+    lanes: np.ndarray
+    thread_numbers: np.ndarray
+    block_numbers: np.ndarray
+    block_of: np.ndarray
+    warps: int
+    warp_of: np.ndarray
+    lane_in_warp: np.ndarray
+    block_epoch: np.ndarray
+    warp_epoch: np.ndarray
+    registers: Registers
+    frame: Any
+    spaces: dict[str, Any]
+
+    def special(self, name: str, group: Group) -> np.ndarray:
+        """A special register for the lanes of a group."""
+
+    def address_of(self, symbol: Sym) -> np.ndarray:
+        """The address of a variable in its own state space."""
+
+    def parameter_space(self, name: str) -> Any:
+        """Where a parameter is."""
+
+    def thread_text(self, lane: int) -> str:
+        """A lane's thread and block as messages name them."""
 
 
 class Group:

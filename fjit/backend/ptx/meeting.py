@@ -1,7 +1,7 @@
 """Threads of a warp that wait for each other at an instruction with a member mask.
 
-Takes groups that come to such an instruction, gives those whose members are all there. Invariant: the
-instruction runs once for all lanes that its mask names, whatever way they came.
+Takes groups that come to such an instruction, gives those whose members are all there. Invariant:
+the instruction runs once for all lanes that its mask names, whatever way they came.
 
     lanes 0-15 come to shfl.sync with mask -1  ->  None; lanes 16-31 come  ->  lanes 0-31
 """

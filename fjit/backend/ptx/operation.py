@@ -1,8 +1,8 @@
 """What an instruction computes, apart from where its operands are.
 
 Takes an instruction's types and flags, gives an Operation: types of sources and result, and a
-function of NumPy arrays. Invariant: `compute` works element by element, accepts arrays of one element
-beside longer ones, and never changes an operand.
+function of NumPy arrays. Invariant: `compute` works element by element, accepts arrays of one
+element beside longer ones, and never changes an operand.
 
     add.s32  ->  Operation(s32, (s32, s32), np.add)
 """

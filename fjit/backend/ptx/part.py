@@ -20,8 +20,8 @@ from fjit.backend.ptx.lanes import Group
 class Access:
     """What an instruction does: elements of `size` bytes, `count` of them side by side.
 
-    `strong` accesses (volatile, relaxed, atomic ...) are meant to meet those of other threads; `constant`
-    ones (.nc) promise that nobody writes what they read.
+    `strong` accesses (volatile, relaxed, atomic ...) are meant to meet those of other threads;
+    `constant` ones (.nc) promise that nobody writes what they read.
     """
 
     size: int

@@ -1,8 +1,8 @@
 """Races in shared memory: two threads at one place, one of them writing, with no barrier between.
 
-Takes the cells a group is about to read or write, raises for a race. Invariant: what a barrier of the
-block, or of a warp for threads of that warp, has put in order is never reported; writing the value
-that is there already is none, as nobody can tell the order.
+Takes the cells a group is about to read or write, raises for a race. Invariant: what a barrier of
+the block, or of a warp for threads of that warp, has put in order is never reported; writing the
+value that is there already is none, as nobody can tell the order.
 
     thread 0 writes s[0]; thread 1 reads s[0]              a race
     thread 0 writes s[0]; bar.sync; thread 1 reads s[0]    none
@@ -85,10 +85,10 @@ class Races:
         if strong:
             recent &= ~self.strong[cells]
         if not recent.any():
-            return recent
+            return np.asarray(recent)
         warps = wave.warp_of[lanes]
         same_warp = wave.warp_of[writer] == warps
-        return recent & ~(same_warp & (self.write_warp[cells] < wave.warp_epoch[warps]))
+        return np.asarray(recent & ~(same_warp & (self.write_warp[cells] < wave.warp_epoch[warps])))
 
     def _after_read(self, group: Group, cells: np.ndarray, lanes: np.ndarray) -> np.ndarray:
         """Where other threads' reads have not been put in order before this write."""
@@ -96,10 +96,10 @@ class Races:
         recent = self.read_block[cells] == wave.block_epoch[wave.block_of[lanes]]
         recent &= (reader >= 0) & ((reader != lanes) | (readers > ALONE))
         if not recent.any():
-            return recent
+            return np.asarray(recent)
         warps = wave.warp_of[lanes]
         near = (wave.warp_of[reader] == warps) & (readers < SEVERAL_WARPS)
-        return recent & ~(near & (self.read_warp[cells] < wave.warp_epoch[warps]))
+        return np.asarray(recent & ~(near & (self.read_warp[cells] < wave.warp_epoch[warps])))
 
     def _race(
         self,

@@ -1,9 +1,10 @@
-"""Correct rounding: error-free sums and products, rounding to odd, and exact arithmetic for the rest.
+"""Correct rounding: error-free sums and products, rounding to odd, exact arithmetic for the rest.
 
-Takes float64 arrays, gives float64, float32 or float16 in a rounding mode. Invariant: each result is
-the exact one rounded once, in every mode, at every edge of the range.
+Takes float64 arrays, gives float64, float32 or float16 in a rounding mode. Invariant: each result
+is the exact one rounded once, in every mode, at every edge of the range.
 
-    fma.rn.f32(a, b, c)  ->  a * b is exact in float64; its sum with c rounds to odd, then to float32
+    fma.rn.f32(a, b, c)  ->  a * b is exact in float64; its sum with c rounds to odd, then to
+    float32
 
 A number rounded to odd with two more bits than needed keeps which side of every tie the exact one
 lies on, so that rounding it again is as good as rounding the exact one (Boldo and Melquiond,
@@ -197,7 +198,7 @@ def _shortened(
 def _safe(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Whether the factors' error-free product neither over- nor underflows."""
     product = np.abs(a * b)
-    return (np.abs(a) < LARGE) & (np.abs(b) < LARGE) & (product > TINY)
+    return np.asarray((np.abs(a) < LARGE) & (np.abs(b) < LARGE) & (product > TINY))
 
 
 def _repaired(

@@ -1,10 +1,10 @@
 """Which lanes run next.
 
-Takes a wave, runs it to its end. Invariant: of the places where lanes are ready the first in the text
-runs next, so that lanes which parted meet again; lanes that wait for others in a loop step back until
-those others have had their turn, so that every spin ends that can end.
+Takes a wave, runs it to its end. Invariant: of the places where lanes are ready the first in the
+text runs next, so that lanes which parted meet again; lanes that wait for others in a loop step
+back until those others have had their turn, so that every spin ends that can end.
 
-    lanes 0-3 at block 2, lanes 4-7 at block 5  ->  block 2 runs for 0-3, which reach 5; then 5 for 0-7
+    lanes 0-3 at block 2, lanes 4-7 at block 5  ->  2 runs for 0-3, which reach 5; 5 for 0-7
 """
 
 from __future__ import annotations
@@ -116,14 +116,14 @@ class Scheduler:
         return None if met is None else Group(self.wave, self._merged([met]))
 
     def _run(self, block: Block, group: Group) -> None:
-        place = 0
+        done = 0
         try:
-            for place, step in enumerate(block.steps):
+            for step in block.steps:
                 step(group)
-            place = len(block.steps)
+                done += 1
             block.end(self, group)
         except Fault as fault:
-            raise self._error(fault, block.instructions[place]) from None
+            raise self._error(fault, block.instructions[done]) from None
         self.wave.clock += len(block.instructions) + 1
         self.left -= len(block.instructions) + 1
         if self.left < 0 and (self.ready or self.later):

@@ -1,29 +1,20 @@
 """Special registers: where a thread is in the launch.
 
-Takes a wave and a register's name, gives one element per lane, or one for all. Invariant: the machine
-is one multiprocessor that runs the waves' blocks in order.
+Takes a wave and a register's name, gives one element per lane, or one for all. Invariant: the
+machine is one multiprocessor that runs the waves' blocks in order.
 
     %tid.x  ->  [0, 1, ..., 31, 0, 1, ...]        %ntid.x  ->  [32]
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from fjit.backend.ptx.wave import Wave
+from fjit.backend.ptx.lanes import Wave
+from fjit.backend.ptx.shape import coordinates
 
-Rule = Callable[["Wave"], np.ndarray]
+Rule = Callable[[Wave], np.ndarray]
 AXES = "xyz"
-
-
-def coordinates(number: np.ndarray, shape: tuple[int, int, int], axis: int) -> np.ndarray:
-    """The coordinate on an axis of linear numbers, x fastest."""
-    step = int(np.prod(shape[:axis], dtype=np.int64))
-    return np.asarray(number // step % shape[axis])
 
 
 def _constant(value: int) -> Rule:
@@ -38,6 +29,14 @@ def _block(axis: int) -> Rule:
     return lambda wave: coordinates(wave.block_numbers, wave.shape.grid, axis)
 
 
+def _threads(axis: int) -> Rule:
+    return lambda wave: np.array([wave.shape.block[axis]])
+
+
+def _blocks(axis: int) -> Rule:
+    return lambda wave: np.array([wave.shape.grid[axis]])
+
+
 def _lane_mask(function: Callable[[np.ndarray], np.ndarray]) -> Rule:
     """A mask as a function of the lane's own bit."""
     return lambda wave: function(np.uint64(1) << wave.lane_in_warp.astype(np.uint64))
@@ -48,8 +47,8 @@ def _axes() -> dict[str, Rule]:
     for axis, letter in enumerate(AXES):
         found[f"%tid.{letter}"] = _thread(axis)
         found[f"%ctaid.{letter}"] = _block(axis)
-        found[f"%ntid.{letter}"] = lambda wave, k=axis: np.array([wave.shape.block[k]])
-        found[f"%nctaid.{letter}"] = lambda wave, k=axis: np.array([wave.shape.grid[k]])
+        found[f"%ntid.{letter}"] = _threads(axis)
+        found[f"%nctaid.{letter}"] = _blocks(axis)
         found[f"%clusterid.{letter}"] = _block(axis)
         found[f"%nclusterid.{letter}"] = found[f"%nctaid.{letter}"]
         found[f"%cluster_ctaid.{letter}"] = _constant(0)
@@ -75,7 +74,7 @@ FIXED: dict[str, Rule] = {
     ),
     "%lanemask_ge": _lane_mask(lambda bit: np.uint64(0xFFFFFFFF) - (bit - np.uint64(1))),
     "%dynamic_smem_size": lambda wave: np.array([wave.shape.dynamic]),
-    "%total_smem_size": lambda wave: np.array([wave.code.shared.size + wave.shape.dynamic]),
+    "%total_smem_size": lambda wave: np.array([wave.shape.shared]),
 }
 CLOCKS = ("%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi")
 """These count the instructions of the wave."""

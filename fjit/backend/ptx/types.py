@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-UNSIGNED = {8: np.dtype("u1"), 16: np.dtype("u2"), 32: np.dtype("u4"), 64: np.dtype("u8")}
-SIGNED = {8: np.dtype("i1"), 16: np.dtype("i2"), 32: np.dtype("i4"), 64: np.dtype("i8")}
-FLOATS = {16: np.dtype("f2"), 32: np.dtype("f4"), 64: np.dtype("f8")}
+Dtypes = dict[int, np.dtype]
+UNSIGNED: Dtypes = {8: np.dtype("u1"), 16: np.dtype("u2"), 32: np.dtype("u4"), 64: np.dtype("u8")}
+SIGNED: Dtypes = {8: np.dtype("i1"), 16: np.dtype("i2"), 32: np.dtype("i4"), 64: np.dtype("i8")}
+FLOATS: Dtypes = {16: np.dtype("f2"), 32: np.dtype("f4"), 64: np.dtype("f8")}
 BOOL = np.dtype(bool)
 
 
@@ -43,7 +44,8 @@ class Type:
         """The dtype instructions compute with."""
         if self.kind == "p":
             return BOOL
-        return {"s": SIGNED, "f": FLOATS}.get(self.kind, UNSIGNED)[self.bits]
+        table = {"s": SIGNED, "f": FLOATS}.get(self.kind, UNSIGNED)
+        return table[self.bits]
 
     @property
     def stored(self) -> np.dtype:

@@ -92,7 +92,7 @@ def _fetch(group: Group, value: np.ndarray, lane: np.ndarray, source: np.ndarray
         )
     every = np.zeros(wave.count, value.dtype)
     every[group.lanes] = value
-    return every[group.lanes - lane + source]
+    return np.asarray(every[group.lanes - lane + source])
 
 
 # Votes

@@ -1,7 +1,7 @@
 """The threads that run together: some blocks of a launch, their registers and memory.
 
-Takes code, the launch's shape and global memory, gives the state that steps work on. Invariant: lane
-k is thread k % n of block k // n of the wave, where blocks have n threads.
+Takes code, the launch's shape and global memory, gives the state that steps work on. Invariant:
+lane k is thread k % n of block k // n of the wave, where blocks have n threads.
 """
 
 from __future__ import annotations
@@ -17,28 +17,10 @@ from fjit.backend.ptx.memory import Generic
 from fjit.backend.ptx.part import Space
 from fjit.backend.ptx.program import Sym
 from fjit.backend.ptx.scratch import Scratch
-from fjit.backend.ptx.special import FIXED, coordinates
+from fjit.backend.ptx.shape import Shape, coordinates
+from fjit.backend.ptx.special import FIXED
 
 WARP = 32
-Extents = tuple[int, int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Grid and block of a launch, and the bytes of dynamic shared memory."""
-
-    grid: Extents
-    block: Extents
-    dynamic: int
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return self.block[0] * self.block[1] * self.block[2]
-
-    @property
-    def blocks(self) -> int:
-        return self.grid[0] * self.grid[1] * self.grid[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +69,8 @@ class Wave:
         def thread(group: Group) -> np.ndarray:
             return group.lanes
 
-        bytes_of = code.shared.size + self.shape.dynamic
-        shared = Scratch("shared", bytes_of, self.blocks, block, cell, checks)
-        if checks and bytes_of:
+        shared = Scratch("shared", self.shape.shared, self.blocks, block, cell, checks)
+        if checks and self.shape.shared:
             shared.watch_races()
         local = Scratch("local", code.local.size, self.count, thread, cell, checks)
         frame = Scratch("parameter", code.frame.size, self.count, thread, cell, checks)
