@@ -68,6 +68,10 @@ class MissingPackageError(FjitError, ImportError):
     """An optional package is needed for what was asked, and is not installed."""
 
 
+class EmulatorError(FjitError, RuntimeError):
+    """A GPU program did what no GPU program may do, or what the emulator does not know."""
+
+
 class InternalError(FjitError):
     """A bug in fjit: an invariant of the program, plan or code generator does not hold."""
 

@@ -93,22 +93,42 @@ class EmulatedExecutable(DeviceExecutable):
         count: int,
     ) -> None:
         """Run the steps in order on memory that is in place."""
-        held = [table, NOTHING, *results, *(arguments[k] for k in self.pointed)]
-        memory = emulator.Memory(held if scratch is None else [*held, scratch])
+        places = self._arrays(table, arguments, results, scratch, count)
         for step in self.steps:
             if not isinstance(step, Launches):
                 self.call(step.eqn, table, arguments, results, scratch)
                 continue
             for launch in step.launches:
-                words = table[launch.first : launch.first + launch.words].tolist()
-                emulator.launch(
-                    launch.code.ptx,
-                    launch.name,
-                    (*launch.shape.grid, 1),
-                    (*launch.shape.block, 1),
-                    words,
-                    memory=memory,
-                )
+                last = launch.first + launch.words
+                words = [places.get(at, int(table[at])) for at in range(launch.first, last)]
+                shape = launch.shape
+                emulator.launch(launch.code.ptx, launch.name, shape.grid, shape.block, words)
+
+    def _arrays(
+        self,
+        table: np.ndarray[Any, Any],
+        arguments: Sequence[Any],
+        results: list[Any],
+        scratch: Any,
+        count: int,
+    ) -> dict[int, Any]:
+        """What each word of the table that is an address points to."""
+        pointed = frozenset(self.pointed)
+        arrays = [arguments[k] if k in pointed else NOTHING for k in range(len(self.empty))]
+        arrays += [r if r.size else NOTHING for r in results]
+        sizes = [v.aval.nbytes for v in self.offsets]
+        pairs = zip(self.offsets.values(), sizes, strict=True)
+        arrays += [scratch[at : at + max(size, 1)] for at, size in pairs]
+        patches = zip(self.patch_at, self.patch_from, strict=True)
+        found = {int(at): arrays[which] for at, which in patches}
+        for at, offset in zip(self.inner_at, self.inner_offset, strict=True):
+            found[int(at)] = table[offset // 8 : offset // 8 + 1]
+        for at, offset in self.shared:
+            found[at] = scratch[offset : self.private_from]
+        for at, offset, nbytes in self.private:
+            start = self.private_from + offset * count
+            found[at] = scratch[start : start + nbytes * count]
+        return found
 
 
 def _number(slot: int | tuple[str, int]) -> int:
