@@ -26,6 +26,7 @@ from fjit.frontend.function import Traced, input_aval
 from fjit.frontend.guards import Guard
 from fjit.lower.build import Memory
 from fjit.optimize.plan import Plan
+from fjit.runtime.alignment import settled_strides
 from fjit.runtime.executable import Executable
 from fjit.runtime.records import Record
 from fjit.runtime.refusals import Computed, Given
@@ -200,7 +201,8 @@ def check_ranges(traced: Traced, leaves: list[Any]) -> None:
             raise OverflowError(f"Python integer {leaves[position]} out of bounds for {dtype}")
 
 
-def memory_of(value: Any) -> Memory:
+def memory_of(value: Any, *, on_gpu: bool = False) -> Memory:
     if isinstance(value, np.ndarray):
-        return Memory(value.strides, not value.dtype.isnative)
+        strides = settled_strides(value) if on_gpu else value.strides
+        return Memory(strides, not value.dtype.isnative)
     return Memory((), False, True)

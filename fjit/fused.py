@@ -333,7 +333,8 @@ class Fused(native.NativeCallable):
                 "the function writes into an array that shares memory with another one, of which "
                 "one is an argument and one captured from outside: pass both as arguments"
             )
-        memory = tuple(memory_of(a) for a in arguments)
+        on_gpu = self.machine.gpu is not None
+        memory = tuple(memory_of(a, on_gpu=on_gpu) for a in arguments)
         apart = bool(traced.writes) and are_apart(traced, arguments)
         traced = in_parts(traced) if apart else traced
         executable, made = None, None

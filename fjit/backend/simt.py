@@ -26,7 +26,7 @@ from fjit.backend import scalar
 from fjit.backend.accumulate import Lanewise
 from fjit.backend.emitter import I64, Emitter, Ty, Val
 from fjit.backend.spread import Spread, holds, spread_of, vector_loops
-from fjit.backend.statements import WORD, Statements, raw
+from fjit.backend.statements import FLAG, WORD, Statements, raw
 from fjit.backend.thread_accumulate import ThreadAccumulator, counted_before
 from fjit.backend.threads_ir import EXCHANGE, Threads
 from fjit.backend.values import GLOBAL
@@ -94,6 +94,7 @@ class _Kernel(Statements):
         self.place = em.add(self.begin, self.offset)  # of the task among those that run at once
         body: list[str] = []
         em.lines = body
+        self.live = em.const(FLAG, 1)
         for stmt in self.nest.entry:
             self.statement(stmt)
         self._tasks(self.loop)

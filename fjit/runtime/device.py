@@ -16,8 +16,10 @@ import numpy as np
 
 from fjit.backend import emulator
 from fjit.backend.spread import Launch, launch_of, vector_loops
+from fjit.core.ir import Sym
 from fjit.frontend.function import Write
 from fjit.lower.assembly import Assembly, Kernel
+from fjit.runtime.alignment import settled
 from fjit.runtime.executable import NOTHING, Executable, Options
 from fjit.runtime.gpu_code import Code, gpu_code
 from fjit.runtime.table import Table
@@ -78,6 +80,17 @@ class DeviceExecutable(Executable):
     def workers(self) -> int:
         """How many tasks run at once: private memory is as many."""
         return max((launch.shape.places for launch in self.launches), default=1)
+
+    def run(self, arguments: Sequence[Any]) -> tuple[list[Any], dict[Sym, int]]:
+        """Run on arrays and numbers; what a GPU cannot read where it is runs on a copy."""
+        pointed = frozenset(self.pointed)
+        given = [settled(a) if k in pointed else a for k, a in enumerate(arguments)]
+        outcome = super().run(given)
+        written = [*self.over.values(), *(write.position for write in self.parts.values())]
+        for k in dict.fromkeys(written):
+            if given[k] is not arguments[k]:
+                np.copyto(arguments[k], given[k])
+        return outcome
 
 
 class EmulatedExecutable(DeviceExecutable):
