@@ -202,5 +202,7 @@ def check_ranges(traced: Traced, leaves: list[Any]) -> None:
 
 def memory_of(value: Any) -> Memory:
     if isinstance(value, np.ndarray):
-        return Memory(value.strides, not value.dtype.isnative)
+        # what no element needs may still be loaded, ahead of loops over none: always from one place
+        strides = value.strides if value.size else (0,) * value.ndim
+        return Memory(strides, not value.dtype.isnative)
     return Memory((), False, True)

@@ -187,3 +187,14 @@ def test_found(name: str) -> None:
 
 def test_nothing_of_an_update() -> None:
     check(empty_end, np.arange(7.0))
+
+
+def test_arrays_without_elements_are_not_read_along_their_strides() -> None:
+    """Loads that no loop needs are hoisted: they stay within what stands for an empty array."""
+    whole = np.zeros((4, 10**7, 2), "f4")
+    narrow, none = whole[:, :, :1], whole[:, :, :0]
+    del whole
+    check(lambda a, b: (a + b[1]).sum(2), none[:2, :8], none[:, :8])
+    fused = fjit.fuse(lambda a, b: (a + b[1]).sum(2))
+    assert fused(none, none).shape == (4, 10**7)
+    assert fused(none, none[::-1]).shape == narrow.shape[:2]
