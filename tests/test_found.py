@@ -191,10 +191,6 @@ def test_nothing_of_an_update() -> None:
 
 def test_arrays_without_elements_are_not_read_along_their_strides() -> None:
     """Loads that no loop needs are hoisted: they stay within what stands for an empty array."""
-    whole = np.zeros((4, 10**7, 2), "f4")
-    narrow, none = whole[:, :, :1], whole[:, :, :0]
-    del whole
-    check(lambda a, b: (a + b[1]).sum(2), none[:2, :8], none[:, :8])
-    fused = fjit.fuse(lambda a, b: (a + b[1]).sum(2))
-    assert fused(none, none).shape == (4, 10**7)
-    assert fused(none, none[::-1]).shape == narrow.shape[:2]
+    none = np.lib.stride_tricks.as_strided(np.zeros(0, "f4"), (4, 99, 0), (1 << 40, 1 << 30, 4))
+    check(lambda a, b: (a + b[1]).sum(2), none, none)
+    check(lambda a, b: a * b[0], none, none[::-1, ::-1])
