@@ -204,5 +204,7 @@ def check_ranges(traced: Traced, leaves: list[Any]) -> None:
 def memory_of(value: Any, *, on_gpu: bool = False) -> Memory:
     if isinstance(value, np.ndarray):
         strides = settled_strides(value) if on_gpu else value.strides
+        # what no element needs may still be loaded, ahead of loops over none: always from one place
+        strides = strides if value.size else (0,) * value.ndim
         return Memory(strides, not value.dtype.isnative)
     return Memory((), False, True)

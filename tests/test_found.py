@@ -187,3 +187,10 @@ def test_found(name: str) -> None:
 
 def test_nothing_of_an_update() -> None:
     check(empty_end, np.arange(7.0))
+
+
+def test_arrays_without_elements_are_not_read_along_their_strides() -> None:
+    """Loads that no loop needs are hoisted: they stay within what stands for an empty array."""
+    none = np.lib.stride_tricks.as_strided(np.zeros(0, "f4"), (4, 99, 0), (1 << 40, 1 << 30, 4))
+    check(lambda a, b: (a + b[1]).sum(2), none, none)
+    check(lambda a, b: a * b[0], none, none[::-1, ::-1])
