@@ -107,16 +107,15 @@ class Scratch:
         self, group: Group, part: Part, access: Access, values: list[np.ndarray] | None
     ) -> None:
         assert self.races is not None
-        changes = np.zeros(1, bool)
-        if values is None:
-            changes = np.ones(1, bool)
+        changes = differs = np.full(1, values is None)
         for k, value in enumerate(values or ()):
             before = part.array[part.index + k]
             part.array[part.index + k] = value
-            changes = changes | (before != value) | (part.array[part.index + k] != value)
+            changes = changes | (before != value)
+            differs = differs | (part.array[part.index + k] != value)
             part.array[part.index + k] = before
         for cells in self._cells(part, access):
-            self.races.write(group, cells, access.strong, changes)
+            self.races.write(group, cells, access.strong, changes, differs)
 
     def _cells(self, part: Part, access: Access) -> list[np.ndarray]:
         ratio = access.size // self.cell

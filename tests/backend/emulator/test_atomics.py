@@ -46,7 +46,13 @@ def test_each_lane_sees_the_one_before(op: str, name: str, space: str) -> None:
             bar.sync 0;"""
         back = f"""bar.sync 0; @%p1 ld.shared.b{8 * size} {word}7, [%rd6];
             @%p1 st.global.b{8 * size} [%rd2], {word}7;"""
-        body = setup + copy + f"atom.shared.{op}.{name} {operation.replace('ADDRESS', '%rd6')};" + finish + back
+        body = (
+            setup
+            + copy
+            + f"atom.shared.{op}.{name} {operation.replace('ADDRESS', '%rd6')};"
+            + finish
+            + back
+        )
     else:
         where = "" if space == "generic" else ".global"
         body = setup + f"atom{where}.{op}.{name} {operation.replace('ADDRESS', '%rd2')};" + finish

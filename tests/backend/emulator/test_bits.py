@@ -25,7 +25,9 @@ def test_funnel_shifts(wrap: str) -> None:
     def count(c: int) -> int:
         return c & 31 if wrap == "wrap" else min(c, 32)
 
-    check(f"shf.l.{wrap}.b32", "b32", ("b32",) * 3, lambda a, b, c: ((b << 32 | a) << count(c)) >> 32)
+    check(
+        f"shf.l.{wrap}.b32", "b32", ("b32",) * 3, lambda a, b, c: ((b << 32 | a) << count(c)) >> 32
+    )
     check(f"shf.r.{wrap}.b32", "b32", ("b32",) * 3, lambda a, b, c: (b << 32 | a) >> count(c))
 
 
@@ -43,9 +45,7 @@ def field(a: int, start: int, length: int, bits: int, signed: bool) -> int:
 @pytest.mark.parametrize("name", ["u32", "s32", "u64", "s64"])
 def test_fields(name: str) -> None:
     bits, signed = TYPES[name].bits, name[0] == "s"
-    check(
-        f"bfe.{name}", name, (name, "u32", "u32"), lambda a, b, c: field(a, b, c, bits, signed)
-    )
+    check(f"bfe.{name}", name, (name, "u32", "u32"), lambda a, b, c: field(a, b, c, bits, signed))
 
 
 @pytest.mark.parametrize("name", ["b32", "b64"])
@@ -68,7 +68,10 @@ def test_counts(bits: int) -> None:
     check(f"bfind.u{bits}", "u32", (f"u{bits}",), lambda a: a.bit_length() - 1)
     check(f"bfind.s{bits}", "u32", (f"s{bits}",), lambda a: (~a if a < 0 else a).bit_length() - 1)
     check(
-        f"bfind.shiftamt.u{bits}", "u32", (f"u{bits}",), lambda a: bits - a.bit_length() if a else -1
+        f"bfind.shiftamt.u{bits}",
+        "u32",
+        (f"u{bits}",),
+        lambda a: bits - a.bit_length() if a else -1,
     )
 
 
@@ -90,11 +93,31 @@ def test_permutation() -> None:
         return sum(v << 8 * k for k, v in enumerate(values))
 
     check("prmt.b32.f4e", "b32", ("b32",) * 3, lambda a, b, c: joined(pool(a, b)[c & 3 :][:4]))
-    check("prmt.b32.b4e", "b32", ("b32",) * 3, lambda a, b, c: joined([pool(a, b)[(c & 3) - k] for k in range(4)]))
+    check(
+        "prmt.b32.b4e",
+        "b32",
+        ("b32",) * 3,
+        lambda a, b, c: joined([pool(a, b)[(c & 3) - k] for k in range(4)]),
+    )
     check("prmt.b32.rc8", "b32", ("b32",) * 3, lambda a, b, c: joined([pool(a, b)[c & 3]] * 4))
-    check("prmt.b32.rc16", "b32", ("b32",) * 3, lambda a, b, c: joined(pool(a, b)[2 * (c & 1) :][:2] * 2))
-    check("prmt.b32.ecl", "b32", ("b32",) * 3, lambda a, b, c: joined([pool(a, b)[max(k, c & 3)] for k in range(4)]))
-    check("prmt.b32.ecr", "b32", ("b32",) * 3, lambda a, b, c: joined([pool(a, b)[min(k, c & 3)] for k in range(4)]))
+    check(
+        "prmt.b32.rc16",
+        "b32",
+        ("b32",) * 3,
+        lambda a, b, c: joined(pool(a, b)[2 * (c & 1) :][:2] * 2),
+    )
+    check(
+        "prmt.b32.ecl",
+        "b32",
+        ("b32",) * 3,
+        lambda a, b, c: joined([pool(a, b)[max(k, c & 3)] for k in range(4)]),
+    )
+    check(
+        "prmt.b32.ecr",
+        "b32",
+        ("b32",) * 3,
+        lambda a, b, c: joined([pool(a, b)[min(k, c & 3)] for k in range(4)]),
+    )
 
 
 @pytest.mark.parametrize("table", [0x00, 0x96, 0xE8, 0xCA, 0xFF, 0x3C])

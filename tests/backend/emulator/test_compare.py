@@ -47,7 +47,10 @@ def test_floats(name: str) -> None:
     assert np.array_equal(evaluate(f"setp.num.{name}", "pred", (name, a), (name, b)), ~nan)
 
 
-@pytest.mark.parametrize(("combine", "function"), [("and", np.logical_and), ("or", np.logical_or), ("xor", np.logical_xor)])
+@pytest.mark.parametrize(
+    ("combine", "function"),
+    [("and", np.logical_and), ("or", np.logical_or), ("xor", np.logical_xor)],
+)
 def test_combined_and_paired(combine: str, function: np.ufunc) -> None:
     a, b = (np.arange(16, dtype="i4") % m for m in (3, 5))
     c = (np.arange(16) % 2).astype("u1")
@@ -77,7 +80,9 @@ def test_set_and_select() -> None:
     got = evaluate("slct.f32.s32", "f32", ("f32", b), ("f32", b * 2), ("s32", sign)).view("f4")
     assert got.tolist() == [4.0, 2.0, 1.0]
     weights = np.array([-0.0, -1.0, np.nan], "f4")
-    got = evaluate("slct.s32.f32", "s32", ("s32", sign), ("s32", -sign), ("f32", weights)).view("i4")
+    got = evaluate("slct.s32.f32", "s32", ("s32", sign), ("s32", -sign), ("f32", weights)).view(
+        "i4"
+    )
     assert got.tolist() == [-1, 0, -5]
 
 

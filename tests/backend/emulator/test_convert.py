@@ -54,7 +54,9 @@ def test_floats_to_integers(source: str, target: str, mode: str) -> None:
     edges = [low - 1, low - 0.5, low, high, high + 0.5, high + 1, 2.5, 3.5, -2.5, -0.5, 0.5]
     with np.errstate(all="ignore"):
         array = np.concatenate([array, np.array(edges).astype(dtype)])
-    got = evaluate(f"cvt.{mode}.{target}.{source}", target, (source, array)).view(TYPES[target].seen)
+    got = evaluate(f"cvt.{mode}.{target}.{source}", target, (source, array)).view(
+        TYPES[target].seen
+    )
     wide = source == "f64" or TYPES[target].bits == 64
     bits = TYPES[target].bits
     for x, y in zip(array, got.tolist(), strict=True):
@@ -86,7 +88,12 @@ def test_floats_to_narrower_floats(source: str, target: str, mode: str) -> None:
 @pytest.mark.parametrize("name", ["f32", "f64"])
 def test_to_whole_floats_and_wider_ones(name: str) -> None:
     (array,) = operands(TYPES[name].seen, 1)
-    for mode, function in (("rni", np.rint), ("rzi", np.trunc), ("rmi", np.floor), ("rpi", np.ceil)):
+    for mode, function in (
+        ("rni", np.rint),
+        ("rzi", np.trunc),
+        ("rmi", np.floor),
+        ("rpi", np.ceil),
+    ):
         got = evaluate(f"cvt.{mode}.{name}.{name}", name, (name, array)).view(array.dtype)
         assert same(got, function(array)).all()
     wide = evaluate(f"cvt.f64.{name}", "f64", (name, array)) if name == "f32" else None

@@ -20,7 +20,10 @@ def compute(op: str, name: str, arrays: list[np.ndarray], result: str = "") -> n
 
 
 def expected(
-    exact: Callable[..., Fraction], plain: Callable[..., np.ndarray], arrays: list[np.ndarray], mode: str
+    exact: Callable[..., Fraction],
+    plain: Callable[..., np.ndarray],
+    arrays: list[np.ndarray],
+    mode: str,
 ) -> np.ndarray:
     """Fractions where the exact result is finite and not zero, else what IEEE arithmetic gives."""
     with np.errstate(all="ignore"):
@@ -159,7 +162,9 @@ def test_minimum_and_maximum(name: str) -> None:
     for op, pick in (("min", np.fmin), ("max", np.fmax)):
         wanted = pick(a, b)
         zeros = (a == 0) & (b == 0)
-        negative = (np.signbit(a) | np.signbit(b)) if op == "min" else (np.signbit(a) & np.signbit(b))
+        negative = (
+            (np.signbit(a) | np.signbit(b)) if op == "min" else (np.signbit(a) & np.signbit(b))
+        )
         wanted[zeros] = np.where(negative, -0.0, 0.0)[zeros].astype(a.dtype)
         assert same(compute(f"{op}.{name}", name, arrays), wanted).all()
         if name != "f64":
@@ -232,10 +237,14 @@ def test_halves_in_pairs() -> None:
 
 def test_bfloat() -> None:
     rng = np.random.default_rng(4)
-    a, b, c = ((rng.standard_normal(400) * 2.0 ** rng.integers(-9, 9, 400)).astype("f4") for _ in "abc")
+    a, b, c = (
+        (rng.standard_normal(400) * 2.0 ** rng.integers(-9, 9, 400)).astype("f4") for _ in "abc"
+    )
     bits = [(v.view("u4") >> 16).astype("u2") for v in (a, b, c)]
     values = [(v.astype("u4") << 16).view("f4") for v in bits]
-    got = (evaluate("fma.rn.bf16", "bf16", *[("bf16", v) for v in bits]).view("u2").astype("u4") << 16).view("f4")
+    got = (
+        evaluate("fma.rn.bf16", "bf16", *[("bf16", v) for v in bits]).view("u2").astype("u4") << 16
+    ).view("f4")
     for x, y, z, w in zip(*values, got, strict=True):
         exact = Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))
         step = Fraction(float(abs(np.spacing(w)))) * 2**16

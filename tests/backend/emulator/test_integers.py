@@ -37,7 +37,11 @@ def check(op: str, result: str, names: tuple[str, ...], reference: Callable[...,
     values = [as_python(name, array) for name, array in zip(names, arrays, strict=True)]
     mask = (1 << TYPES[result].bits) - 1
     expected = [reference(*row) & mask for row in zip(*values, strict=True)]
-    wrong = [(row, int(g), e) for row, g, e in zip(zip(*values, strict=True), got, expected, strict=True) if g != e]
+    wrong = [
+        (row, int(g), e)
+        for row, g, e in zip(zip(*values, strict=True), got, expected, strict=True)
+        if g != e
+    ]
     assert not wrong, (op, wrong[:3])
 
 

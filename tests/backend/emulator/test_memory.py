@@ -72,7 +72,9 @@ def test_local_memory_is_each_threads_own() -> None:
     assert out.tolist() == list(range(3, 43))
 
 
-SCALARS = HEAD + """
+SCALARS = (
+    HEAD
+    + """
 .visible .entry k(.param .u64 out, .param .f32 a, .param .f64 b, .param .u8 c, .param .s16 d,
   .param .b32 e, .param .align 8 .b8 f[16])
 { .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .f32 %f<9>; .reg .f64 %fd<9>; .reg .b16 %h<9>;
@@ -83,6 +85,7 @@ SCALARS = HEAD + """
   st.global.v2.f64 [%rd1], {%fd3, %fd1}; st.global.v2.f64 [%rd1+16], {%fd4, %fd5};
   st.global.v2.f64 [%rd1+32], {%fd6, %fd2}; st.global.f64 [%rd1+48], %fd7; ret; }
 """
+)
 
 
 def test_numbers_and_structures_as_arguments() -> None:
@@ -118,7 +121,11 @@ def test_views_are_used_in_place() -> None:
     run(DOUBLE.replace("%r30, 8", "%r30, 16"), whole[1::2], threads=10)
     assert np.array_equal(whole, np.where(np.arange(20) % 2, np.arange(20) * 2.0, np.arange(20.0)))
     whole = np.arange(20.0)
-    run(DOUBLE.replace("mul.wide.u32 %rd1, %r30, 8", "mul.wide.s32 %rd1, %r30, -8"), whole[10::-1], threads=11)
+    run(
+        DOUBLE.replace("mul.wide.u32 %rd1, %r30, 8", "mul.wide.s32 %rd1, %r30, -8"),
+        whole[10::-1],
+        threads=11,
+    )
     assert np.array_equal(whole[:11], np.arange(11) * 2.0) and whole[11] == 11.0
 
 

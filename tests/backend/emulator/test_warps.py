@@ -34,7 +34,14 @@ def source(mode: str, by: int, clamp: int) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize(
     ("mode", "by", "clamp"),
-    [("up", 1, 0), ("up", 3, 0), ("down", 16, 31), ("down", 5, 31), ("bfly", 16, 31), ("idx", 7, 31)]
+    [
+        ("up", 1, 0),
+        ("up", 3, 0),
+        ("down", 16, 31),
+        ("down", 5, 31),
+        ("bfly", 16, 31),
+        ("idx", 7, 31),
+    ]
     + [("bfly", 1, 31), ("down", 2, 0x181F), ("up", 2, 0x1800), ("idx", 3, 0x181F), ("idx", 0, 31)],
 )
 def test_shuffles(mode: str, by: int, clamp: int) -> None:
