@@ -270,9 +270,15 @@ def test_constant_loads_of_memory_that_is_written() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["wmma.load.a.sync.aligned.row.m16n16k16.f16 %r1, [%rd30];", "frobnicate.u32 %r1, %r2;"]
-    + ["add.u32 %r1, %r2;", "mov.u32 %r1, %nothing;", "cvt.rn.e4m3x2.f32 %h1, %f1, %f2;"]
-    + ["add.f32 %f1, %rd1, %h1;", "bar.red.popc.u32 %r1, 0, %p1;"],
+    [
+        "wmma.load.a.sync.aligned.row.m16n16k16.f16 %r1, [%rd30];",
+        "frobnicate.u32 %r1, %r2;",
+        "add.u32 %r1, %r2;",
+        "mov.u32 %r1, %nothing;",
+        "cvt.rn.e4m3x2.f32 %h1, %f1, %f2;",
+        "add.f32 %f1, %rd1, %h1;",
+        "bar.red.popc.u32 %r1, 0, %p1;",
+    ],
 )
 def test_unknown_instructions_are_named(line: str) -> None:
     text = message(line)

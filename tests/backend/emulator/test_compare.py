@@ -88,7 +88,8 @@ def test_set_and_select() -> None:
 
 def test_packing_and_unpacking() -> None:
     out = np.zeros(6, "u4")
-    body = """mov.b64 %rd1, {7, %r30}; mov.b64 {_, %r1}, 0x1234567800000000; mov.b64 {%r2, %r3}, %rd1;
+    body = """mov.b64 %rd1, {7, %r30}; mov.b64 {_, %r1}, 0x1234567800000000; mov.b64 {%r2, %r3},
+    %rd1;
         mov.b32 {%h1, %h2}, 0xAAAA5555; cvt.u32.u16 %r4, %h1; cvt.u32.u16 %r5, %h2;
         mov.b32 %r6, {%h2, %h1}; st.global.v4.b32 [%rd30], {%r1, %r2, %r3, %r4};
         st.global.b32 [%rd30+16], %r5; st.global.b32 [%rd30+20], %r6;"""

@@ -48,9 +48,9 @@ def test_nested_conditions_and_predicated_instructions() -> None:
     body = (
         PLACE
         + """and.b32 %r1, %r30, 1; and.b32 %r2, %r30, 2; setp.ne.u32 %p1, %r1, 0;
-        setp.ne.u32 %p2, %r2, 0; mov.u32 %r3, 0; @!%p1 bra A; @%p2 bra B; add.u32 %r3, %r3, 1; bra.uni C;
-        B: add.u32 %r3, %r3, 10; C: add.u32 %r3, %r3, 100; bra.uni D; A: @%p2 sub.s32 %r3, %r3, 7;
-        D: @%p1 add.s32 %r3, %r3, %r30; st.global.u32 [%rd2], %r3;"""
+        setp.ne.u32 %p2, %r2, 0; mov.u32 %r3, 0; @!%p1 bra A; @%p2 bra B; add.u32 %r3, %r3, 1;
+        bra.uni C; B: add.u32 %r3, %r3, 10; C: add.u32 %r3, %r3, 100; bra.uni D; A: @%p2 sub.s32
+        %r3, %r3, 7; D: @%p1 add.s32 %r3, %r3, %r30; st.global.u32 [%rd2], %r3;"""
     )
     run(body, out, threads=64)
     wanted = [
@@ -79,8 +79,8 @@ CALLS = (
 {{ {REGISTERS}
   ld.param.b32 %r1, [x]; ld.param.b64 %rd1, [y];
   setp.lt.u32 %p1, %r1, 3; @%p1 bra SMALL;
-  {{ .param .b32 a; st.param.b32 [a], %r1; .param .b32 b; call.uni (b), twice, (a); ld.param.b32 %r1, [b]; }}
-  SMALL: st.param.b32 [result], %r1; st.param.b64 [result+8], %rd1; ret; }}
+  {{ .param .b32 a; st.param.b32 [a], %r1; .param .b32 b; call.uni (b), twice, (a); ld.param.b32
+  %r1, [b]; }} SMALL: st.param.b32 [result], %r1; st.param.b64 [result+8], %rd1; ret; }}
 .func (.param .b32 result) twice (.param .b32 x)
 {{ {REGISTERS} ld.param.b32 %r1, [x]; add.u32 %r1, %r1, %r1; st.param.b32 [result], %r1; ret; }}
 .visible .entry k(.param .u64 p)
@@ -89,7 +89,8 @@ CALLS = (
   mul.wide.u32 %rd1, %r30, 8; add.s64 %rd2, %rd1, %rd30; mov.u64 %rd4, 1000; mov.u32 %r5, 1;
   @%p1 bra EVEN;
   {{ .param .b32 a; .param .b64 b; .param .align 8 .b8 c[16]; st.param.b32 [a], %r30;
-     st.param.b64 [b], %rd4; call.uni (c), both, (a, b); ld.param.b32 %r5, [c]; ld.param.b64 %rd4, [c+8]; }}
+     st.param.b64 [b], %rd4; call.uni (c), both, (a, b); ld.param.b32 %r5, [c]; ld.param.b64 %rd4,
+     [c+8]; }}
   bra.uni OUT;
   EVEN: {{ .param .b32 a; .param .b32 b; st.param.b32 [a+0], %r30; call (b), twice, (a);
      ld.param.b32 %r5, [b+0]; }}
@@ -162,8 +163,8 @@ def test_blocks_that_wait_for_the_block_before(
 def test_a_lock_within_a_warp_is_passed_on() -> None:
     lock, count = np.zeros(1, "u4"), np.zeros(1, "u4")
     body = """SPIN: atom.global.cas.b32 %r1, [%rd30], 0, 1; setp.ne.u32 %p1, %r1, 0; @%p1 bra SPIN;
-        ld.volatile.global.u32 %r2, [%rd31]; add.u32 %r2, %r2, 1; st.volatile.global.u32 [%rd31], %r2;
-        membar.gl; atom.global.exch.b32 %r3, [%rd30], 0;"""
+        ld.volatile.global.u32 %r2, [%rd31]; add.u32 %r2, %r2, 1; st.volatile.global.u32 [%rd31],
+        %r2; membar.gl; atom.global.exch.b32 %r3, [%rd30], 0;"""
     run(body, lock, count, threads=32)
     assert count[0] == 32
 

@@ -46,7 +46,7 @@ BINARY: dict[str, tuple[Reference, float, float]] = {
     "pow": (lambda x, y: x**y, 4, 2),
     "atan2": (mpmath.atan2, 3, 2),
     "hypot": (mpmath.hypot, 3, 2),
-    "fmod": (lambda x, y: mpmath.fmod(x, y), 0, 0),
+    "fmod": (mpmath.fmod, 0, 0),
 }
 PRECISIONS = (("f", "float", np.float32), ("", "double", np.float64))
 
@@ -104,10 +104,12 @@ SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 3e38, 0
 @pytest.mark.parametrize("arch", (75, 100))
 @pytest.mark.parametrize(
     ("name", "function"),
-    [("exp", np.exp), ("log", np.log), ("sin", np.sin), ("cos", np.cos), ("tanh", np.tanh)]
-    + [("sinh", np.sinh), ("asin", np.arcsin), ("atanh", np.arctanh), ("log1p", np.log1p)]
-    + [("cbrt", np.cbrt), ("expm1", np.expm1), ("sqrt", np.sqrt), ("floor", np.floor)]
-    + [("rint", np.rint), ("trunc", np.trunc), ("ceil", np.ceil)],
+    [
+        *[("exp", np.exp), ("log", np.log), ("sin", np.sin), ("cos", np.cos), ("tanh", np.tanh)],
+        *[("sinh", np.sinh), ("asin", np.arcsin), ("atanh", np.arctanh), ("log1p", np.log1p)],
+        *[("cbrt", np.cbrt), ("expm1", np.expm1), ("sqrt", np.sqrt), ("floor", np.floor)],
+        *[("rint", np.rint), ("trunc", np.trunc), ("ceil", np.ceil)],
+    ],
 )
 def test_special_values(name: str, function: np.ufunc, arch: int) -> None:
     for suffix, ty, dtype in PRECISIONS:

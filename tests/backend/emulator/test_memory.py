@@ -46,7 +46,8 @@ def test_constants_and_tables_of_addresses() -> None:
 def test_shared_memory_of_both_kinds_and_generic_addresses() -> None:
     before = ".extern .shared .align 16 .b8 dynamic[];\n.shared .align 4 .b8 fixed[64];"
     out = np.zeros((2, 16), "u4")
-    body = """mov.u32 %r1, %ctaid.x; shl.b32 %r2, %r30, 2; mov.u32 %r3, fixed; add.u32 %r3, %r3, %r2;
+    body = """mov.u32 %r1, %ctaid.x; shl.b32 %r2, %r30, 2; mov.u32 %r3, fixed; add.u32 %r3, %r3,
+    %r2;
         mov.u32 %r4, dynamic; add.u32 %r4, %r4, %r2; mad.lo.u32 %r5, %r1, 100, %r30;
         st.shared.u32 [%r3], %r5; cvt.u64.u32 %rd1, %r4; cvta.shared.u64 %rd2, %rd1;
         st.u32 [%rd2], %r30; bar.sync 0; sub.u32 %r6, 15, %r30; shl.b32 %r6, %r6, 2;
@@ -70,6 +71,21 @@ def test_local_memory_is_each_threads_own() -> None:
         mul.wide.u32 %rd3, %r30, 4; add.s64 %rd3, %rd3, %rd30; st.global.u32 [%rd3], %r1;"""
     run(body, out, threads=40, declare=declare)
     assert out.tolist() == list(range(3, 43))
+
+
+def test_lanes_in_different_spaces() -> None:
+    x, out = np.arange(100, 116, dtype="u4"), np.zeros(16, "u4")
+    declare = ".local .align 4 .b8 l[4];\n"
+    body = """rem.u32 %r1, %r30, 3; setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r1, 1;
+        mul.wide.u32 %rd1, %r30, 4; add.s64 %rd2, %rd1, %rd30; mov.u64 %rd3, s;
+        add.s64 %rd3, %rd3, %rd1; cvta.shared.u64 %rd3, %rd3;
+        mov.u64 %rd4, l; cvta.local.u64 %rd4, %rd4;
+        selp.u64 %rd5, %rd2, %rd3, %p1; selp.u64 %rd5, %rd4, %rd5, %p2; mul.lo.u32 %r2, %r30, 7;
+        @!%p1 st.u32 [%rd5], %r2; ld.u32 %r3, [%rd5]; st.u32 [%rd5], 5; add.s64 %rd6, %rd1, %rd31;
+        st.global.u32 [%rd6], %r3;"""
+    run(body, x, out, threads=16, before=".shared .align 4 .b8 s[64];", declare=declare)
+    assert out.tolist() == [100 + k if k % 3 == 0 else 7 * k for k in range(16)]
+    assert x.tolist() == [5 if k % 3 == 0 else 100 + k for k in range(16)]
 
 
 SCALARS = (
@@ -122,7 +138,7 @@ def test_views_are_used_in_place() -> None:
     assert np.array_equal(whole, np.where(np.arange(20) % 2, np.arange(20) * 2.0, np.arange(20.0)))
     whole = np.arange(20.0)
     run(
-        DOUBLE.replace("mul.wide.u32 %rd1, %r30, 8", "mul.wide.s32 %rd1, %r30, -8"),
+        DOUBLE.replace("u32 %rd1, %r30, 8", "s32 %rd1, %r30, -8"),
         whole[10::-1],
         threads=11,
     )
@@ -131,18 +147,21 @@ def test_views_are_used_in_place() -> None:
 
 def test_overlapping_arguments_share_memory() -> None:
     whole = np.zeros(5)
-    body = "mov.f64 %fd1, 0d3FF0000000000000; st.global.f64 [%rd30+8], %fd1; ld.global.f64 %fd2, [%rd31]; st.global.f64 [%rd31+8], %fd2;"
+    body = """mov.f64 %fd1, 0d3FF0000000000000; st.global.f64 [%rd30+8], %fd1;
+        ld.global.f64 %fd2, [%rd31]; st.global.f64 [%rd31+8], %fd2;"""
     run(body, whole[:4], whole[1:])
     assert whole.tolist() == [0.0, 1.0, 1.0, 0.0, 0.0]
 
 
 def test_launch_shapes() -> None:
     out = np.zeros((2, 3, 2, 2, 4), "u4")
-    body = """mov.u32 %r1, %tid.y; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ctaid.y; mov.u32 %r4, %tid.z;
+    body = """mov.u32 %r1, %tid.y; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ctaid.y; mov.u32 %r4,
+    %tid.z;
         mov.u32 %r5, %nctaid.x; mov.u32 %r6, %ntid.x; mov.u32 %r7, %ntid.y; mov.u32 %r8, %ntid.z;
         mad.lo.u32 %r9, %r3, %r5, %r2; mad.lo.u32 %r9, %r9, %r8, %r4; mad.lo.u32 %r9, %r9, %r7, %r1;
         mad.lo.u32 %r9, %r9, %r6, %r30; mul.wide.u32 %rd1, %r9, 4; add.s64 %rd1, %rd1, %rd30;
-        mad.lo.u32 %r10, %r2, 100, %r30; mad.lo.u32 %r10, %r1, 10, %r10; st.global.u32 [%rd1], %r10;"""
+        mad.lo.u32 %r10, %r2, 100, %r30; mad.lo.u32 %r10, %r1, 10, %r10; st.global.u32 [%rd1],
+        %r10;"""
     emulator.launch(kernel(body), "k", (3, 2), (4, 2, 2), [out])
     x, y, c = np.meshgrid(np.arange(4), np.arange(2), np.arange(3), indexing="ij")
     wanted = (x + 10 * y + 100 * c).transpose(2, 1, 0)[None, :, None]

@@ -35,14 +35,10 @@ def source(mode: str, by: int, clamp: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize(
     ("mode", "by", "clamp"),
     [
-        ("up", 1, 0),
-        ("up", 3, 0),
-        ("down", 16, 31),
-        ("down", 5, 31),
-        ("bfly", 16, 31),
-        ("idx", 7, 31),
-    ]
-    + [("bfly", 1, 31), ("down", 2, 0x181F), ("up", 2, 0x1800), ("idx", 3, 0x181F), ("idx", 0, 31)],
+        *[("up", 1, 0), ("up", 3, 0), ("down", 16, 31), ("down", 5, 31), ("bfly", 16, 31)],
+        *[("idx", 7, 31), ("idx", 0, 31), ("bfly", 1, 31)],
+        *[("down", 2, 0x181F), ("up", 2, 0x1800), ("idx", 3, 0x181F)],
+    ],
 )
 def test_shuffles(mode: str, by: int, clamp: int) -> None:
     out = per_lane(
@@ -69,10 +65,9 @@ def test_votes() -> None:
 
 def test_lanes_that_come_one_by_one_meet() -> None:
     out = per_lane(
-        "and.b32 %r3, %r30, 1; setp.eq.u32 %p1, %r3, 0; mov.u32 %r4, 0xAAAAAAAA;"
-        "@%p1 bra EVEN; mov.u32 %r5, 7; bra.uni JOIN; EVEN: mov.u32 %r5, 9; mov.u32 %r4, 0x55555555;"
-        "JOIN: activemask.b32 %r2; shfl.sync.bfly.b32 %r6, %r5, 1, 31, -1;"
-        "vote.sync.ballot.b32 %r1, 1, %r4; shl.b32 %r1, %r1, 0; add.u32 %r2, %r6, 0;"
+        "and.b32 %r3, %r30, 1; setp.eq.u32 %p1, %r3, 0; mov.u32 %r4, 0xAAAAAAAA; @%p1 bra EVEN;"
+        "mov.u32 %r5, 7; bra.uni JOIN; EVEN: mov.u32 %r5, 9; mov.u32 %r4, 0x55555555;"
+        "JOIN: shfl.sync.bfly.b32 %r2, %r5, 1, 31, -1; vote.sync.ballot.b32 %r1, 1, %r4;"
     )
     assert np.array_equal(out[:, 1], np.where(LANE % 2, 9, 7))
     assert np.array_equal(out[:, 0], np.where(LANE % 2, 0xAAAAAAAA, 0x55555555))
