@@ -87,8 +87,8 @@ def _action(ins: Instruction, skip: int) -> Callable[[Group], np.ndarray]:
         values = [group.spread(read(group)) for read in readers]
         old = np.empty(group.count, ty.seen)
         for part in find(group).parts(group, group.spread(address(group)), access):
-            part.owner.note_read(group, part, access)
-            part.owner.note_write(group, part, access, None)
+            part.owner.note_read(part, access)
+            part.owner.note_write(part, access, None)
             where = slice(None) if part.where is None else part.where
             old[where] = _take_turns(part, ty, [v[where] for v in values], update, running)
         return old

@@ -52,19 +52,15 @@ class Buffer:
             self.views[size] = (array, np.uint64(self.base + skip), shift)
         return self.views[size]
 
-    def note_read(self, group: Group, part: Part, access: Access) -> None:
+    def note_read(self, part: Part, access: Access) -> None:
         if access.constant and self.notes is not None:
-            self.notes.reading(group, part, self, access)
+            self.notes.reading(part, self, access)
 
-    def note_write(
-        self, group: Group, part: Part, access: Access, values: list[np.ndarray] | None
-    ) -> None:
+    def note_write(self, part: Part, access: Access, values: list[np.ndarray] | None) -> None:
         if not self.writable:
-            raise group.fault(
-                f"{self.name} is read-only", 0 if part.where is None else part.where[0]
-            )
+            raise part.group.fault(f"{self.name} is read-only")
         if self.notes is not None:
-            self.notes.writing(group, part, self, access)
+            self.notes.writing(part, self, access)
 
 
 class Notes:
@@ -74,14 +70,14 @@ class Notes:
         self.read = np.zeros(size, bool)
         self.written = np.zeros(size, bool)
 
-    def reading(self, group: Group, part: Part, buffer: Buffer, access: Access) -> None:
+    def reading(self, part: Part, buffer: Buffer, access: Access) -> None:
         places = self._places(part, buffer, access)
-        self._refuse(group, part, self.written[places])
+        self._refuse(part, self.written[places])
         self.read[places] = True
 
-    def writing(self, group: Group, part: Part, buffer: Buffer, access: Access) -> None:
+    def writing(self, part: Part, buffer: Buffer, access: Access) -> None:
         places = self._places(part, buffer, access)
-        self._refuse(group, part, self.read[places])
+        self._refuse(part, self.read[places])
         self.written[places] = True
 
     def _places(self, part: Part, buffer: Buffer, access: Access) -> np.ndarray:
@@ -89,12 +85,10 @@ class Notes:
         first = skip + part.index * access.size
         return first[:, None] + np.arange(access.total)
 
-    def _refuse(self, group: Group, part: Part, clash: np.ndarray) -> None:
+    def _refuse(self, part: Part, clash: np.ndarray) -> None:
         if clash.any():
-            position = int(np.argmax(clash.any(axis=1)))
-            if part.where is not None:
-                position = int(part.where[position])
-            raise group.fault("memory read by ld.global.nc is written by the same kernel", position)
+            reason = "memory read by ld.global.nc is written by the same kernel"
+            raise part.group.fault(reason, int(np.argmax(clash.any(axis=1))))
 
 
 class Memory:
@@ -134,7 +128,7 @@ class Memory:
         if buffer is None or high + access.total > buffer.end:
             return self._scattered(group, address, access)
         misaligned(group, address, access)
-        return [_part(buffer, None, address, access)]
+        return [_part(buffer, group, None, address, access)]
 
     def _at(self, address: int) -> Buffer | None:
         """The buffer that an address points into."""
@@ -155,7 +149,7 @@ class Memory:
             buffer = self._at(int(own.min()))
             if buffer is None or int(own.max()) + access.total > buffer.end:
                 raise self._outside(group, where, own, access)
-            parts.append(_part(buffer, where, own, access))
+            parts.append(_part(buffer, group.take(where), where, own, access))
         misaligned(group, address, access)
         return parts
 
@@ -186,9 +180,11 @@ class Memory:
         return f"{buffer.end - address} bytes before the end of {what}"
 
 
-def _part(buffer: Buffer, where: np.ndarray | None, address: np.ndarray, access: Access) -> Part:
+def _part(
+    buffer: Buffer, group: Group, where: np.ndarray | None, address: np.ndarray, access: Access
+) -> Part:
     array, first, shift = buffer.view(access.size)
-    return Part(buffer, where, array, ((address - first) >> shift).view(np.int64))
+    return Part(buffer, group, where, array, ((address - first) >> shift).view(np.int64))
 
 
 def _share_notes(block: list[Buffer], end: int) -> None:

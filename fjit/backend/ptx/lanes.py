@@ -187,6 +187,10 @@ class Group:
         """One element per lane of the group."""
         return values if len(values) == self.count else np.full(self.count, values[0])
 
+    def take(self, positions: np.ndarray) -> Group:
+        """The lanes at ascending positions, or where a mask of the group is set."""
+        return Group(self.wave, narrowed(self.lanes[positions]))
+
     def split(self, mask: np.ndarray) -> tuple[Group | None, Group | None]:
         """The lanes with a set mask, and the others."""
         yes = self.where(mask)
@@ -200,4 +204,4 @@ class Group:
             return self
         if len(mask) == 1 or not mask.any():
             return None
-        return Group(self.wave, narrowed(self.lanes[mask]))
+        return self.take(mask)

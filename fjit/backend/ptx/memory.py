@@ -7,6 +7,7 @@ means: shared and local memory have windows above all buffers.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -77,9 +78,20 @@ class Generic:
             return self.spaces["local"].parts(group, address - np.uint64(LOCAL_WINDOW), access)
         if low >= SHARED_WINDOW and high < LOCAL_WINDOW:
             return self.spaces["shared"].parts(group, address - np.uint64(SHARED_WINDOW), access)
-        raise group.fault(
-            "generic addresses of one instruction in different state spaces are not handled"
-        )
+        return self._mixed(group, group.spread(address), access)
+
+    def _mixed(self, group: Group, address: np.ndarray, access: Access) -> list[Part]:
+        """The parts of lanes whose addresses are in different spaces."""
+        shared, local = address >= np.uint64(SHARED_WINDOW), address >= np.uint64(LOCAL_WINDOW)
+        found: list[Part] = []
+        for name, mask in (("global", ~shared), ("shared", shared & ~local), ("local", local)):
+            where = np.flatnonzero(mask)
+            if len(where):
+                own = address[where] - np.uint64(WINDOWS.get(name, 0))
+                for part in self.spaces[name].parts(group.take(where), own, access):
+                    places = where if part.where is None else where[part.where]
+                    found.append(replace(part, where=places))
+        return found
 
 
 # Loads and stores

@@ -3,7 +3,7 @@
 Takes addresses, gives arrays and indices into them. Invariant: a part was checked for bounds and
 alignment, so that its index is good for its array.
 
-    ld.global.f32 by 64 lanes, all in argument 0  ->  [Part(None, uint32 view of argument 0, index)]
+    ld.global.f32 by 64 lanes, all in argument 0  ->  one Part: its uint32 elements, an index
 """
 
 from __future__ import annotations
@@ -36,30 +36,29 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some lanes' elements: positions in the group (None: all), the array, and where in it."""
+    """Some lanes' elements: those lanes, the array, and where in it.
+
+    `where` are the lanes' positions in the group that executes the instruction, None if it is all.
+    """
 
     owner: Owner
+    group: Group
     where: np.ndarray | None
     array: np.ndarray
     index: np.ndarray
 
-    def lanes(self, group: Group) -> np.ndarray:
-        return group.lanes if self.where is None else group.lanes[self.where]
-
-    def own(self, group: Group, values: np.ndarray) -> np.ndarray:
-        """The part's lanes of values that the group computed."""
+    def own(self, values: np.ndarray) -> np.ndarray:
+        """The part's lanes of values that the executing group computed."""
         return values if self.where is None or len(values) == 1 else values[self.where]
 
 
 class Owner(Protocol):
     """A piece of memory, which keeps notes on who accessed what."""
 
-    def note_read(self, group: Group, part: Part, access: Access) -> None:
+    def note_read(self, part: Part, access: Access) -> None:
         """Check and note that the lanes are about to read."""
 
-    def note_write(
-        self, group: Group, part: Part, access: Access, values: list[np.ndarray] | None
-    ) -> None:
+    def note_write(self, part: Part, access: Access, values: list[np.ndarray] | None) -> None:
         """Check and note that the lanes are about to write; None: atomically, values unknown."""
 
 
@@ -74,16 +73,16 @@ def load(group: Group, space: Space, address: np.ndarray, access: Access) -> lis
     """The elements at each lane's address, as unsigned integers."""
     parts = space.parts(group, address, access)
     if len(parts) == 1 and parts[0].where is None:
-        return _read(group, parts[0], access)
+        return _read(parts[0], access)
     whole = [np.empty(group.count, parts[0].array.dtype) for _ in range(access.count)]
     for part in parts:
-        for into, values in zip(whole, _read(group, part, access), strict=True):
+        for into, values in zip(whole, _read(part, access), strict=True):
             into[part.where] = values
     return whole
 
 
-def _read(group: Group, part: Part, access: Access) -> list[np.ndarray]:
-    part.owner.note_read(group, part, access)
+def _read(part: Part, access: Access) -> list[np.ndarray]:
+    part.owner.note_read(part, access)
     if access.count == 1:
         return [part.array[part.index]]
     return [part.array[part.index + k] for k in range(access.count)]
@@ -96,8 +95,8 @@ def store(
     if any(len(value) != len(address) for value in values):
         address = group.spread(address)
     for part in space.parts(group, address, access):
-        own = [part.own(group, value) for value in values]
-        part.owner.note_write(group, part, access, own)
+        own = [part.own(value) for value in values]
+        part.owner.note_write(part, access, own)
         for k, value in enumerate(own):
             part.array[part.index + k] = value
 

@@ -35,7 +35,7 @@ class Races:
         wave = group.wave
         clash = self._after_write(group, cells, lanes, strong)
         if clash.any():
-            raise self._race(group, cells, clash, self.writer, "reads what", "wrote")
+            raise self._race(group, cells, clash, self.writer, "it reads what thread {} wrote")
         if strong:
             return
         block, warp = wave.block_epoch[wave.block_of[lanes]], wave.warp_epoch[wave.warp_of[lanes]]
@@ -56,21 +56,33 @@ class Races:
             self.readers[near] = np.maximum(self.readers[near], ONE_WARP)
             self.readers[far] = SEVERAL_WARPS
 
-    def write(self, group: Group, cells: np.ndarray, strong: bool, changes: np.ndarray) -> None:
-        """Lanes write a cell each; `changes` is unset where the value is there already."""
+    def write(
+        self,
+        group: Group,
+        cells: np.ndarray,
+        strong: bool,
+        changes: np.ndarray,
+        differs: np.ndarray,
+    ) -> None:
+        """Lanes write a cell each.
+
+        `changes` is unset where the value is there already, `differs` where it's the one that stays
+        when several lanes write at once.
+        """
         cells = group.spread(cells)
         lanes = group.lanes
         wave = group.wave
         clash = self._after_write(group, cells, lanes, strong) & changes
         if clash.any():
-            raise self._race(group, cells, clash, self.writer, "overwrites what", "wrote")
+            raise self._race(group, cells, clash, self.writer, "it overwrites what thread {} wrote")
         clash = self._after_read(group, cells, lanes) & changes
         if clash.any():
-            raise self._race(group, cells, clash, self.reader, "overwrites what", "read")
+            raise self._race(group, cells, clash, self.reader, "it overwrites what thread {} read")
         self.writer[cells] = lanes
-        twice = (self.writer[cells] != lanes) & changes
+        twice = (self.writer[cells] != lanes) & differs
         if twice.any() and not strong:
-            raise self._race(group, cells, twice, self.writer, "and", "write different values to")
+            text = "it and thread {} write different values to one place"
+            raise self._race(group, cells, twice, self.writer, text)
         self.write_block[cells] = wave.block_epoch[wave.block_of[lanes]]
         self.write_warp[cells] = wave.warp_epoch[wave.warp_of[lanes]]
         self.strong[cells] = strong
@@ -107,12 +119,9 @@ class Races:
         cells: np.ndarray,
         clash: np.ndarray,
         others: np.ndarray,
-        verb: str,
-        did: str,
+        text: str,
     ) -> Exception:
         position = int(np.argmax(clash))
         other = group.wave.thread_text(int(others[cells[position]]))
-        return group.fault(
-            f"a race in shared memory: it {verb} thread {other} {did} with no barrier between",
-            position,
-        )
+        what = text.format(other)
+        return group.fault(f"a race in shared memory: {what} with no barrier between", position)

@@ -160,8 +160,7 @@ def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray, mode: str = "rn") -> np.nda
     x, y, z = (v.astype(np.float64) for v in (a, b, c))
     product = x * y
     total, error = two_sum(product, z)
-    result = narrow(to_odd(total, error), a.dtype, mode)
-    return _zero_sum(result, product, z, mode)
+    return narrow(_zero_sum(to_odd(total, error), product, z, mode), a.dtype, mode)
 
 
 def _fma_double(a: np.ndarray, b: np.ndarray, c: np.ndarray, mode: str) -> np.ndarray:

@@ -19,7 +19,7 @@ from fjit.backend.ptx.program import Instruction
 from fjit.backend.ptx.wave import Wave
 from fjit.errors import EmulatorError
 
-PATIENCE = 1 << 12
+PATIENCE = 1 << 9
 """Jumps back after which even lanes in a loop that looks harmless step back once."""
 
 Queue = dict[int, list[Index]]

@@ -56,7 +56,13 @@ class Scratch:
         array = self.memory.view(UNSIGNED[8 * access.size])
         offset = address.view(np.int64)
         return [
-            Part(self, None, array, (self.unit_of(group) * self.stride + offset) // access.size)
+            Part(
+                self,
+                group,
+                None,
+                array,
+                (self.unit_of(group) * self.stride + offset) // access.size,
+            )
         ]
 
     def _outside(self, group: Group, address: np.ndarray, access: Access) -> Exception:
@@ -81,7 +87,7 @@ class Scratch:
 
     # Notes
 
-    def note_read(self, group: Group, part: Part, access: Access) -> None:
+    def note_read(self, part: Part, access: Access) -> None:
         if not self.checks:
             return
         for cells in self._cells(part, access):
@@ -89,34 +95,29 @@ class Scratch:
             if not known.all():
                 position = int(np.argmin(known))
                 reason = f"{self.name} memory is read before it was written"
-                raise group.fault(f"uninitialised: {reason}", position)
+                raise part.group.fault(f"uninitialised: {reason}", position)
             if self.races is not None:
-                self.races.read(group, cells, access.strong)
+                self.races.read(part.group, cells, access.strong)
 
-    def note_write(
-        self, group: Group, part: Part, access: Access, values: list[np.ndarray] | None
-    ) -> None:
+    def note_write(self, part: Part, access: Access, values: list[np.ndarray] | None) -> None:
         if not self.checks:
             return
         if self.races is not None:
-            self._note_races(group, part, access, values)
+            self._note_races(part, access, values)
         for cells in self._cells(part, access):
             self.written[cells] = True
 
-    def _note_races(
-        self, group: Group, part: Part, access: Access, values: list[np.ndarray] | None
-    ) -> None:
+    def _note_races(self, part: Part, access: Access, values: list[np.ndarray] | None) -> None:
         assert self.races is not None
-        changes = np.zeros(1, bool)
-        if values is None:
-            changes = np.ones(1, bool)
+        changes = differs = np.full(1, values is None)
         for k, value in enumerate(values or ()):
             before = part.array[part.index + k]
             part.array[part.index + k] = value
-            changes = changes | (before != value) | (part.array[part.index + k] != value)
+            changes = changes | (before != value)
+            differs = differs | (part.array[part.index + k] != value)
             part.array[part.index + k] = before
         for cells in self._cells(part, access):
-            self.races.write(group, cells, access.strong, changes)
+            self.races.write(part.group, cells, access.strong, changes, differs)
 
     def _cells(self, part: Part, access: Access) -> list[np.ndarray]:
         ratio = access.size // self.cell
