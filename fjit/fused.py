@@ -62,11 +62,12 @@ from fjit.lower.build import Memory
 from fjit.report import build, lowered
 from fjit.report.report import Report
 from fjit.runtime import entry as native
+from fjit.runtime.exchange import located, restorer
 from fjit.runtime.executable import Options, address_of, clear_kernels
 from fjit.runtime.host import host
 from fjit.runtime.layouts import layout_of
-from fjit.runtime.machines import machine_of
-from fjit.runtime.outputs import result_of
+from fjit.runtime.machines import Machine, machine_of
+from fjit.runtime.outputs import result_of, write_back
 from fjit.runtime.records import Record, record_of
 from fjit.runtime.refusals import Given
 
@@ -136,6 +137,7 @@ class Fused(native.NativeCallable):
         traced: list[Any] = []
         parts: list[Any] = []
         for number, leaf in enumerate(leaves):
+            leaf = leaves[number] = located(leaf)
             if (static is not None and static[number]) or isinstance(leaf, _STATIC):
                 dynamic.append(False)
                 parts.append((type(leaf), hashable(leaf)))
@@ -217,7 +219,7 @@ class Fused(native.NativeCallable):
         """The record of calls like this one, or why they go through Python."""
         if native.missing():
             return native.missing()
-        if entry.executable is None or not self.machine.is_host:
+        if entry.executable is None or not entry.machine.is_host:
             return f"the target is {self.choices.target}"
         layout = layout_of(args, keywords, call.leaves)
         if layout is None:
@@ -283,8 +285,10 @@ class Fused(native.NativeCallable):
             outputs = entry.executable.run(arguments)[0]
         for position, output in entry.traced.writes:
             if outputs[output] is not arguments[position]:
-                np.copyto(arguments[position], outputs[output])
+                write_back(arguments[position], outputs[output])
         results = [result_of(r, outputs, arguments) for r in entry.traced.results]
+        if entry.machine.device is not None:
+            results = list(map(restorer(arguments), results))
         return tree.unflatten(entry.traced.result_tree, results)
 
     # ---- tracing and compiling --------------------------------------------------------------
@@ -315,6 +319,8 @@ class Fused(native.NativeCallable):
 
     def _make(self, call: Call, *, compile_code: bool = True) -> tuple[Entry, Call]:
         start = time.perf_counter()
+        where = self.machine.at if compile_code else self.machine.shown
+        machine = where(call.leaves)
         traced, reads = self._trace(call)
         if traced.writes and not self._writes:
             self._writes = True
@@ -333,11 +339,12 @@ class Fused(native.NativeCallable):
             )
         memory = tuple(memory_of(a) for a in arguments)
         executable, made = None, None
-        if compile_code and self.machine.compiles:
-            stages = self._forms.stages(traced, memory, self._policy())
+        policy = self._policy(machine)
+        if compile_code and machine.compiles:
+            stages = self._forms.stages(traced, memory, policy)
             traced, made = stages.traced, stages.planned
             writes = apart_writes(traced, arguments) if traced.writes else ()
-            executable = self.machine.executable(stages.assembly, self._options(), writes)
+            executable = machine.executable(stages.assembly, self._options(machine), writes)
             self._compiles += executable.compiles
         self._seconds += time.perf_counter() - start
         entry = Entry(
@@ -345,16 +352,19 @@ class Fused(native.NativeCallable):
             executable,
             reads.guards(inputs=False),
             bool(reads.effects),
-            self._branches(traced, memory) if compile_code else None,
+            self._branches(traced, memory, machine) if compile_code else None,
             memory,
-            self._policy()._replace(cache_bytes=0),
+            policy._replace(cache_bytes=0),
             {k: kind_of_array(c.array) for k, c in traced.captures.items()},
             bool(traced.aliases) or bool(traced.writes and traced.captures),
             made,
+            machine,
         )
         return entry, call
 
-    def _branches(self, traced: Traced, memory: tuple[Memory, ...]) -> Branches | None:
+    def _branches(
+        self, traced: Traced, memory: tuple[Memory, ...], machine: Machine
+    ) -> Branches | None:
         """The kernels that decide whether a later call takes the same Python branches."""
         if not traced.branches:
             return None
@@ -364,22 +374,21 @@ class Fused(native.NativeCallable):
         others = [b for b in traced.branches if b.atom not in numbers]
         program = Program(inputs, traced.program.eqns, tuple(b.atom for b in others))
         executable = None
-        if others and self.machine.compiles:
+        if others and machine.compiles:
             conditions = replace(traced, program=program, results=(), writes=())
-            stages = self._forms.stages(
-                conditions, memory, self._policy()._replace(fusion="auto", fastmath=frozenset())
-            )
-            executable = self.machine.executable(stages.assembly, self._options())
+            policy = self._policy(machine)._replace(fusion="auto", fastmath=frozenset())
+            stages = self._forms.stages(conditions, memory, policy)
+            executable = machine.executable(stages.assembly, self._options(machine))
             self._compiles += executable.compiles
         return Branches(tuple(given), program, executable, tuple(b.value for b in others))
 
-    def _policy(self) -> Policy:
+    def _policy(self, machine: Machine) -> Policy:
         choices = self.choices
-        return Policy(choices.fusion, choices.fastmath, host().l3_bytes, self.machine.is_host)
+        return Policy(choices.fusion, choices.fastmath, host().l3_bytes, machine.is_host)
 
-    def _options(self) -> Options:
+    def _options(self, machine: Machine) -> Options:
         choices = self.choices
-        return self.machine.options(choices.width, choices.threads, choices.cache)
+        return machine.options(choices.width, choices.threads, choices.cache)
 
     # ---- looking inside ---------------------------------------------------------------------
     def prepare(self, *args: Any, **keywords: Any) -> Entry:
@@ -439,7 +448,7 @@ class Fused(native.NativeCallable):
             choices.threads,
             choices.cache,
             choices.fastmath,
-            self.machine.gpu,
+            entry.machine.gpu,
         )
         name = getattr(self.function, "__qualname__", repr(self.function))
         return lowered.Lowered(

@@ -4,21 +4,20 @@ Takes a lowered plan and an architecture, gives an object with `run`, as executa
 the words that a kernel takes are those that the CPU's reads from its table: the status word's
 address, the buffers' addresses, the slots.
 
+emulated.py runs them in the emulator, cuda_executable.py on a device.
+
     steps: launch phase0 <<<(1, 67), (64, 4)>>> (status, b0, b1, b2, s0, ...)
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-
-from fjit.backend import emulator
 from fjit.backend.spread import Launch, launch_of, vector_loops
 from fjit.lower.assembly import Assembly, Kernel
 from fjit.runtime.cubins import Code, gpu_code
-from fjit.runtime.executable import NOTHING, Executable, Options
+from fjit.runtime.executable import Executable, Options
 from fjit.runtime.table import Table
 
 
@@ -59,9 +58,10 @@ class DeviceExecutable(Executable):
         for _, sym in table.cells:
             self.symbol(sym)
         rows = []
-        for name, spread, phase in zip(code.names, code.spreads, nest.phases, strict=True):
+        for number, (name, spread) in enumerate(zip(code.names, code.spreads, strict=True)):
+            phase = nest.phases[number]
             extents = [_number(nest.slots[v.extent.number]) for v in vector_loops(phase.loop)]
-            shape = launch_of(spread, phase.tasks, extents)
+            shape = self.spread_out(code, number, launch_of(spread, phase.tasks, extents))
             if phase.tasks:
                 rows.append([len(self.launches)])
                 pointers, slots = 1 + len(nest.buffers), len(nest.slots)
@@ -69,6 +69,10 @@ class DeviceExecutable(Executable):
                     KernelLaunch(code, name, shape, first, pointers, pointers + slots)
                 )
         return rows
+
+    def spread_out(self, code: Code, number: int, launch: Launch) -> Launch:
+        """The shape of a phase's launch, of which the grid is free: it changes no result."""
+        return launch
 
     def flush(self, rows: list[list[int]]) -> None:
         """Make the launches since the last library call one step."""
@@ -79,37 +83,6 @@ class DeviceExecutable(Executable):
     def workers(self) -> int:
         """How many tasks run at once: private memory is as many."""
         return max((launch.shape.places for launch in self.launches), default=1)
-
-
-class EmulatedExecutable(DeviceExecutable):
-    """Runs the kernels' PTX in the emulator, on the host's memory."""
-
-    def run_steps(
-        self,
-        table: np.ndarray[Any, Any],
-        base: int,
-        arguments: Sequence[Any],
-        results: list[Any],
-        scratch: Any,
-        count: int,
-    ) -> None:
-        """Run the steps in order on memory that is in place."""
-        held = [table, NOTHING, *results, *(arguments[k] for k in self.pointed)]
-        memory = emulator.Memory(held if scratch is None else [*held, scratch])
-        for step in self.steps:
-            if not isinstance(step, Launches):
-                self.call(step.eqn, table, arguments, results, scratch)
-                continue
-            for launch in step.launches:
-                words = table[launch.first : launch.first + launch.words].tolist()
-                emulator.launch(
-                    launch.code.ptx,
-                    launch.name,
-                    (*launch.shape.grid, 1),
-                    (*launch.shape.block, 1),
-                    words,
-                    memory=memory,
-                )
 
 
 def _number(slot: int | tuple[str, int]) -> int:
