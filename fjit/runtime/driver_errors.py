@@ -47,7 +47,6 @@ ADVICE: Final = {
         "Another process holds the GPU for itself (its compute mode), or it was lost: see "
         "`nvidia-smi`."
     ),
-    "CUDA_ERROR_DEVICES_UNAVAILABLE": "The GPU is busy or was lost: see `nvidia-smi`.",
     "CUDA_ERROR_DEVICE_NOT_LICENSED": "The virtual GPU has no licence: see `nvidia-smi -q`.",
     "CUDA_ERROR_NO_DEVICE": (
         "No GPU is visible: see `nvidia-smi` and CUDA_VISIBLE_DEVICES. target='cuda-emulator' runs "
