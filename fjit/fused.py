@@ -415,9 +415,15 @@ class Fused(native.NativeCallable):
             A `Report`: data, readable with `str`, shown as tables in a notebook.
         """
         call = self._take_apart(args, keywords)
-        if not compile and not measure:
+        on_gpu = self.machine.shown(call.leaves).gpu is not None
+        if on_gpu and measure:
+            raise FjitValueError(
+                "measure=True times the kernels of this processor, not those of a GPU: leave it "
+                "out, and time whole calls, or use NVIDIA's Nsight Systems"
+            )
+        if on_gpu or not (compile or measure):
             entry = self._make(call, compile_code=False)[0]
-            return build.report(self._stages(entry, args, keywords), compiled=False)
+            return build.report(self._stages(entry, args, keywords), compiled=compile)
         entry, arguments = self._find(call, args, keywords)
         stages = self._stages(entry, args, keywords)
         if not measure or entry.executable is None:

@@ -126,7 +126,9 @@ class Lowered:
 
     @cached_property
     def kernel_asm(self) -> tuple[str, ...]:
-        """The assembly of each kernel after LLVM's passes."""
+        """The assembly of each kernel after LLVM's passes; for a GPU its PTX."""
+        if self.choices.gpu is not None:
+            return tuple(code.ptx for code in self.codes)
         return tuple(assembly(text, self.target) for text in self.kernel_ir)
 
     @cached_property

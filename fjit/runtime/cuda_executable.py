@@ -54,8 +54,8 @@ class CudaExecutable(DeviceExecutable):
         super().__init__(assembly, options, writes)
         self.empty = [device.nothing() if address else 0 for address in self.empty]
         self._functions = {
-            (launch.code, launch.name): device.function(launch.code, launch.name)
-            for launch in self.launches
+            (code, name): device.function(code.linked.cubin, name)
+            for code, name, *_ in self.launches
         }
         self._may_raise = any(_FLAGS.search(code.ptx) for code in self.codes)
 

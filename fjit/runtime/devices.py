@@ -22,7 +22,6 @@ import numpy as np
 from fjit.core.placed import Array, Placed, placed, span
 from fjit.errors import DriverError
 from fjit.runtime import driver as drivers
-from fjit.runtime.cubins import Code
 from fjit.runtime.driver import Driver
 from fjit.runtime.driver_errors import ELSEWHERE, CudaError
 from fjit.runtime.result_pool_ir import POOLED_BYTES
@@ -208,9 +207,8 @@ class Device:
         )
 
     # ---- code and order ---------------------------------------------------------------------
-    def function(self, code: Code, name: str) -> int:
-        """A kernel; each code is loaded once."""
-        cubin = code.linked.cubin
+    def function(self, cubin: bytes, name: str) -> int:
+        """A kernel of machine code, which is loaded once."""
         with self.active(), self._lock:
             module = self._modules.get(cubin)
             if module is None:

@@ -11,6 +11,7 @@ import pytest
 import fjit
 from fjit.backend.spread import MOST_HIGH, THREADS, WAVES, Launch, in_waves
 from fjit.errors import DriverError, FjitIndexError, FjitValueError, ReadOnlyError
+from fjit.runtime import driver as drivers
 from fjit.target import GPU_TARGETS
 from tests.gpu.fake_driver import REGISTERS, FakeDriver
 
@@ -405,3 +406,27 @@ def test_threads_share_a_device(fake: FakeDriver, monkeypatch: pytest.MonkeyPatc
     for worker in workers:
         worker.join()
     assert not failures
+
+
+# Looking inside
+
+
+def test_explain_and_lower_need_no_device_and_name_what_the_host_does(
+    fake: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent() -> Any:
+        raise DriverError("no driver")
+
+    monkeypatch.setattr(drivers, "started", absent)
+    f = fjit.fuse(lambda x: np.sort(np.exp(x), axis=1) * 2, target="cuda")
+    report = f.explain(X)  # type: ignore[attr-defined]
+    assert [kernel.actual_registers for kernel in report.kernels] == [REGISTERS, REGISTERS]
+    assert [kernel.actual_spills for kernel in report.kernels] == [0, 0]
+    assert any("call0_sort: made by the host" in note for note in report.notes)
+    assert "a GPU of architecture sm_90" in str(report)
+    lowered = f.lower(X)  # type: ignore[attr-defined]
+    assert lowered.asm == lowered.ptx.replace("// kernel", "# kernel")
+    with pytest.raises(FjitValueError, match="not those of a GPU"):
+        f.explain(X, measure=True)  # type: ignore[attr-defined]
+    with pytest.raises(DriverError):
+        f(X)
