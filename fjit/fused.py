@@ -341,7 +341,7 @@ class Fused(native.NativeCallable):
         executable, made = None, None
         policy = self._policy(machine)
         if compile_code and machine.compiles:
-            stages = self._forms.stages(traced, memory, policy)
+            stages = self._forms.stages(traced, memory, _compiling(policy))
             traced, made = stages.traced, stages.planned
             writes = apart_writes(traced, arguments) if traced.writes else ()
             executable = machine.executable(stages.assembly, self._options(machine), writes)
@@ -354,7 +354,7 @@ class Fused(native.NativeCallable):
             bool(reads.effects),
             self._branches(traced, memory, machine) if compile_code else None,
             memory,
-            policy._replace(cache_bytes=0),
+            policy,
             {k: kind_of_array(c.array) for k, c in traced.captures.items()},
             bool(traced.aliases) or bool(traced.writes and traced.captures),
             made,
@@ -376,7 +376,7 @@ class Fused(native.NativeCallable):
         executable = None
         if others and machine.compiles:
             conditions = replace(traced, program=program, results=(), writes=())
-            policy = self._policy(machine)._replace(fusion="auto", fastmath=frozenset())
+            policy = _compiling(self._policy(machine))._replace(fusion="auto", fastmath=frozenset())
             stages = self._forms.stages(conditions, memory, policy)
             executable = machine.executable(stages.assembly, self._options(machine))
             self._compiles += executable.compiles
@@ -384,7 +384,7 @@ class Fused(native.NativeCallable):
 
     def _policy(self, machine: Machine) -> Policy:
         choices = self.choices
-        return Policy(choices.fusion, choices.fastmath, host().l3_bytes, machine.is_host)
+        return Policy(choices.fusion, choices.fastmath, 0, machine.is_host)
 
     def _options(self, machine: Machine) -> Options:
         choices = self.choices
@@ -501,6 +501,11 @@ if hasattr(os, "register_at_fork"):
 
 def _rebuild(function: Callable[..., Any], choices: Choices) -> Fused:
     return Fused(function, choices)
+
+
+def _compiling(policy: Policy) -> Policy:
+    """The policy with what only code depends on, for which LLVM is asked."""
+    return policy._replace(cache_bytes=host().l3_bytes)
 
 
 def _adapt(value: object, path: Any, observer: Any) -> object:
