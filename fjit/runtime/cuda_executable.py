@@ -36,7 +36,7 @@ class _Scratch(NamedTuple):
     """Device memory of one call: temporaries, the table's tail (status, extents); its stream."""
 
     temporaries: Block | None
-    tail: Block
+    tail: Block | None
     stream: int
 
 
@@ -107,21 +107,27 @@ class CudaExecutable(DeviceExecutable):
     def _run(self, given: list[Any], results: list[Any], stream: int) -> dict[Sym, int]:
         """Run the steps; gives the run-time extents."""
         device, table = self.device, self.template.copy()
-        tail_bytes = 8 * (1 + len(self.symbols))
-        tail = Block(device, tail_bytes, stream)
-        device.driver.clear(tail.address, tail_bytes, stream)
+        tail = self._tail(stream)
         count = self.workers()
         nbytes = self.private_from + self.per_worker * count
         temporaries = Block(device, nbytes, stream) if nbytes else None
         scratch = _Scratch(temporaries, tail, stream)
-        base = tail.address - 8 * self.status_at
+        base = (device.nothing() if tail is None else tail.address) - 8 * self.status_at
         start = 0 if temporaries is None else temporaries.address
         self._fill(table, base, given, results, start, count)
         self.run_steps(table, base, given, results, scratch, count)
-        if self._may_raise or self.symbols:
+        if tail is not None:
             self._read_tail(table, scratch)
             raise_status(table.item(self.status_at))
         return {s: table.item(self.cells_at + k) for s, k in self.symbols.items()}
+
+    def _tail(self, stream: int) -> Block | None:
+        """Zeros for the status and the run-time extents, if a kernel may ever write to them."""
+        if not (self._may_raise or self.symbols):
+            return None
+        tail = Block(self.device, 8 * (1 + len(self.symbols)), stream)
+        self.device.driver.clear(tail.address, tail.nbytes, stream)
+        return tail
 
     def run_steps(
         self,
@@ -205,14 +211,14 @@ class CudaExecutable(DeviceExecutable):
 
     def _read_tail(self, table: Array, scratch: _Scratch) -> None:
         """Fetch the status and the run-time extents; waits for the kernels so far."""
-        tail = table[self.status_at :]
-        driver = self.device.driver
+        assert scratch.tail is not None
+        tail, driver = table[self.status_at :], self.device.driver
         driver.copy_out(int(tail.ctypes.data), scratch.tail.address, tail.nbytes, scratch.stream)
         driver.wait(scratch.stream)
 
     def _write_tail(self, table: Array, scratch: _Scratch) -> None:
-        tail = table[self.status_at :]
-        driver = self.device.driver
+        assert scratch.tail is not None
+        tail, driver = table[self.status_at :], self.device.driver
         driver.copy_in(scratch.tail.address, int(tail.ctypes.data), tail.nbytes, scratch.stream)
         driver.wait(scratch.stream)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -48,6 +48,36 @@ class Block:
         if self.address and drivers.is_usable():
             with contextlib.suppress(DriverError):  # the device is lost, and its memory with it
                 self.device.release(self.address, self.stream, bool(self.users - {self.stream}))
+
+
+class _Entered(threading.local):
+    """The context that this thread entered last, with nothing else of ours since; 0 for none."""
+
+    context = 0
+
+
+_entered = _Entered()
+
+
+class _Active:
+    """A with-block in which a context is the thread's; within itself there is nothing to do."""
+
+    __slots__ = ("before", "context", "driver")
+
+    def __init__(self, driver: Driver, context: int) -> None:
+        self.driver, self.context, self.before = driver, context, _entered.context
+
+    def __enter__(self) -> None:
+        """Enter, unless this thread is inside already."""
+        if self.before != self.context:
+            self.driver.push(self.context)
+            _entered.context = self.context
+
+    def __exit__(self, *_: object) -> None:
+        """Leave for what was before."""
+        if self.before != self.context:
+            _entered.context = self.before
+            self.driver.pop()
 
 
 class Device:
@@ -84,18 +114,13 @@ class Device:
             )
         return max(fits, key=lambda t: t.capability)
 
-    @contextlib.contextmanager
-    def active(self) -> Iterator[None]:
-        """Make the device's context the thread's, for as long as the block runs."""
+    def active(self) -> _Active:
+        """Make the device's context the thread's, for as long as a with-block runs."""
         if not drivers.is_usable():
             raise drivers.forked()
         if not self._context:
             self._start()
-        self.driver.push(self._context)
-        try:
-            yield
-        finally:
-            self.driver.pop()
+        return _Active(self.driver, self._context)
 
     def _start(self) -> None:
         """Retain the context, and make the pool."""

@@ -1,6 +1,6 @@
 """Run fjit on a real GPU: the same numbers as NumPy, then how fast; one table, under 5 minutes.
 
-    python tests/gpu/run_on_device.py [--size 64] [--only softmax] [--device 0]
+    python tests/gpu/run_on_device.py [--size 256] [--only softmax] [--device 0]
 
 Exits with 0 if all is as it should be, 1 if a result is wrong, 2 if there is no device. Speeds are
 shown beside what memory can do (a copy on the device, measured first) and beside torch.compile if
@@ -349,7 +349,7 @@ def table(rows: Sequence[tuple[str, ...]]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check, time, print; gives the exit code."""
     parser = argparse.ArgumentParser(description="fjit on a real GPU")
-    parser.add_argument("--size", type=float, default=64, help="MiB of each argument timed")
+    parser.add_argument("--size", type=float, default=256, help="MiB of each argument timed")
     parser.add_argument("--only", default="", help="time the cases with this in their name")
     parser.add_argument("--random", type=int, default=RANDOM, help="how many random programs")
     parser.add_argument("--device", type=int, default=0)

@@ -322,7 +322,7 @@ def test_out_of_memory_says_what_helps(fake: FakeDriver) -> None:
 
 @pytest.mark.parametrize("where", ["copy_in", "launch", "wait", "copy_out", "load", "clear"])
 def test_a_failure_anywhere_is_raised_and_leaves_nothing(fake: FakeDriver, where: str) -> None:
-    f = fjit.fuse(lambda x: np.exp(x).sum(0), target="cuda")
+    f = fjit.fuse(lambda x: np.exp(x[x > 0]), target="cuda")
     fjit.fuse(lambda x: x + 1, target="cuda")(X)
     if where != "load":
         f(X)
