@@ -66,6 +66,11 @@ def lift(value: Any) -> Operand:
         return lift(array_of(value))
     if isinstance(value, (bool, int, float)):
         return lift(next(k for k in (bool, int, float) if isinstance(value, k))(value))
+    if hasattr(kind, "__dlpack__") or hasattr(kind, "__cuda_array_interface__"):
+        raise FjitTypeError(
+            f"{kind.__name__} at {where()} is an array of another library, which the function "
+            "reads from outside: pass it as an argument"
+        )
     raise FjitTypeError(
         f"{kind.__name__} at {where()} is no array: traced operations take arrays, numbers and "
         "nested lists of them; name an argument that is none of these in static_argnames"

@@ -10,7 +10,7 @@ import pytest
 
 import fjit
 from fjit.backend.spread import MOST_HIGH, THREADS, WAVES, Launch, in_waves
-from fjit.errors import DriverError, FjitIndexError, FjitValueError, ReadOnlyError
+from fjit.errors import DriverError, FjitError, FjitIndexError, FjitValueError, ReadOnlyError
 from fjit.runtime import driver as drivers
 from fjit.target import GPU_TARGETS
 from tests.gpu.fake_driver import REGISTERS, FakeDriver
@@ -430,3 +430,26 @@ def test_explain_and_lower_need_no_device_and_name_what_the_host_does(
         f.explain(X, measure=True)  # type: ignore[attr-defined]
     with pytest.raises(DriverError):
         f(X)
+
+
+def test_one_function_serves_both_memories(fake: FakeDriver) -> None:
+    """Calls that native code answers do not keep arrays on a GPU from finding their way."""
+    f = fjit.fuse(lambda x, y: x * y + 1)
+    for _ in range(4):
+        same(f(X, Y), (X * Y + 1,))
+        same(f(fjit.cuda.from_numpy(X), fjit.cuda.from_numpy(Y)), (X * Y + 1,))
+    assert f.cache_info().traces == 2  # type: ignore[attr-defined]
+
+
+def test_a_captured_gpu_array_is_refused(fake: FakeDriver) -> None:
+    weights = fjit.cuda.from_numpy(X)
+    with pytest.raises(FjitError, match=r"pass it as an argument"):
+        fjit.fuse(lambda x: x * weights)(fjit.cuda.from_numpy(X))
+
+
+def test_containers_and_keywords(fake: FakeDriver) -> None:
+    x, y = fjit.cuda.from_numpy(X), fjit.cuda.from_numpy(Y)
+    got = fjit.fuse(lambda parts, *, scale: {"a": parts["x"] * scale, "b": parts["y"].sum(0)})(
+        {"x": x, "y": y}, scale=2
+    )
+    same((got["a"], got["b"]), on_cpu(lambda x, y: (x * 2, y.sum(0)), X, Y))
