@@ -25,7 +25,7 @@ __all__ = [
     "register_dataclass",
 ]
 
-_FACES = ("numpy", "special", "testing")
+_FACES = ("cuda", "numpy", "special", "testing")
 
 
 def __getattr__(name: str) -> Any:

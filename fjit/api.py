@@ -98,7 +98,8 @@ def fuse(
     Args:
         function: A function written with plain NumPy. Arguments may be arrays, numbers and nested
             tuples, lists, dicts and registered dataclasses of them.
-        target: "auto" or "cpu" for machine code of this processor, "cuda" for an NVIDIA GPU,
+        target: "auto" for machine code of this processor, or of the NVIDIA GPU that an argument
+            lies on; "cpu" for this processor alone, "cuda" for a GPU with NumPy arrays too,
             "cuda-emulator" for the GPU's code run here, "interpreter" for the reference. An
             architecture may follow: "cuda:sm_90" compiles for it without a device.
         static_argnames: Parameters whose values are part of the trace (modes, axes, sizes).

@@ -19,6 +19,7 @@ import optree
 
 from fjit.core.interpreter import interpret
 from fjit.core.ir import Program
+from fjit.core.placed import Placed, on_host
 from fjit.errors import BRANCH_ADVICE, BranchError, FjitError, FjitTypeError
 from fjit.forms import Policy, planned
 from fjit.frontend import overlap
@@ -28,6 +29,7 @@ from fjit.lower.build import Memory
 from fjit.optimize.plan import Plan
 from fjit.runtime.alignment import settled_strides
 from fjit.runtime.executable import Executable
+from fjit.runtime.machines import Machine
 from fjit.runtime.records import Record
 from fjit.runtime.refusals import Computed, Given
 
@@ -94,14 +96,14 @@ class Branches:
         if not self.values:
             return True
         if self.executable is None:
-            found: Sequence[Any] = interpret(self.program, *arguments)
+            found: Sequence[Any] = interpret(self.program, *map(on_host, arguments))
         else:
             try:
                 found = self.executable.run(arguments)[0]
             except FjitError:  # an error on another path than these arguments take
                 return False
         pairs = zip(found, self.values, strict=True)
-        return all(type(v)(a.reshape(())[()]) == v for a, v in pairs)
+        return all(type(v)(on_host(a).reshape(())[()]) == v for a, v in pairs)
 
 
 @dataclass(slots=True, eq=False)
@@ -118,6 +120,7 @@ class Entry:
     kinds: dict[int, tuple[Any, ...]]
     watched: bool  # whether captured arrays may share memory with arguments in a way that matters
     planned: tuple[Program, Plan] | None  # None until somebody looks, if a form was at hand
+    machine: Machine  # what runs it
     record: Record | str = ""  # for the native entry; or why there is none, once that is known
 
     @property
@@ -152,6 +155,8 @@ def kind_of(leaf: Any) -> tuple[Any, ...]:
     if type(leaf) is np.ndarray:
         return (leaf.dtype, leaf.shape, leaf.strides, leaf.flags.writeable)
     aval, weak = input_aval(leaf, "an argument")
+    if isinstance(leaf, Placed):
+        return (leaf.dtype, leaf.shape, leaf.strides, leaf.flags.writeable, leaf.place.number)
     if isinstance(leaf, np.ndarray):
         return (leaf.dtype, leaf.shape, leaf.strides, leaf.flags.writeable, type(leaf))
     return (weak or aval.dtype, "scalar")

@@ -63,11 +63,12 @@ from fjit.lower.build import Memory
 from fjit.report import build, lowered
 from fjit.report.report import Report
 from fjit.runtime import entry as native
+from fjit.runtime.exchange import located, restorer
 from fjit.runtime.executable import Options, address_of, clear_kernels
 from fjit.runtime.host import host
 from fjit.runtime.layouts import layout_of
-from fjit.runtime.machines import machine_of
-from fjit.runtime.outputs import result_of
+from fjit.runtime.machines import Machine, machine_of
+from fjit.runtime.outputs import result_of, write_back
 from fjit.runtime.records import Record, record_of
 from fjit.runtime.refusals import Given
 
@@ -137,6 +138,7 @@ class Fused(native.NativeCallable):
         traced: list[Any] = []
         parts: list[Any] = []
         for number, leaf in enumerate(leaves):
+            leaf = leaves[number] = located(leaf)
             if (static is not None and static[number]) or isinstance(leaf, _STATIC):
                 dynamic.append(False)
                 parts.append((type(leaf), hashable(leaf)))
@@ -218,7 +220,7 @@ class Fused(native.NativeCallable):
         """The record of calls like this one, or why they go through Python."""
         if native.missing():
             return native.missing()
-        if entry.executable is None or not self.machine.is_host:
+        if entry.executable is None or not entry.machine.is_host:
             return f"the target is {self.choices.target}"
         layout = layout_of(args, keywords, call.leaves)
         if layout is None:
@@ -285,8 +287,10 @@ class Fused(native.NativeCallable):
         for write in entry.traced.writes:
             target, value = write.of(arguments[write.position]), outputs[write.output]
             if target is not value and place_of(target) != place_of(value):
-                np.copyto(target, value)
+                write_back(target, value)
         results = [result_of(r, outputs, arguments) for r in entry.traced.results]
+        if entry.machine.device is not None:
+            results = list(map(restorer(arguments), results))
         return tree.unflatten(entry.traced.result_tree, results)
 
     # ---- tracing and compiling --------------------------------------------------------------
@@ -317,6 +321,8 @@ class Fused(native.NativeCallable):
 
     def _make(self, call: Call, *, compile_code: bool = True) -> tuple[Entry, Call]:
         start = time.perf_counter()
+        where = self.machine.at if compile_code else self.machine.shown
+        machine = where(call.leaves)
         traced, reads = self._trace(call)
         if traced.writes and not self._writes:
             self._writes = True
@@ -333,16 +339,17 @@ class Fused(native.NativeCallable):
                 "the function writes into an array that shares memory with another one, of which "
                 "one is an argument and one captured from outside: pass both as arguments"
             )
-        on_gpu = self.machine.gpu is not None
+        on_gpu = machine.gpu is not None
         memory = tuple(memory_of(a, on_gpu=on_gpu) for a in arguments)
         apart = bool(traced.writes) and are_apart(traced, arguments)
         traced = in_parts(traced) if apart else traced
         executable, made = None, None
-        if compile_code and self.machine.compiles:
-            stages = self._forms.stages(traced, memory, self._policy())
+        policy = self._policy(machine)
+        if compile_code and machine.compiles:
+            stages = self._forms.stages(traced, memory, _compiling(policy))
             traced, made = stages.traced, stages.planned
             writes = traced.writes if apart else ()
-            executable = self.machine.executable(stages.assembly, self._options(), writes)
+            executable = machine.executable(stages.assembly, self._options(machine), writes)
             self._compiles += executable.compiles
         self._seconds += time.perf_counter() - start
         entry = Entry(
@@ -350,16 +357,19 @@ class Fused(native.NativeCallable):
             executable,
             reads.guards(inputs=False),
             bool(reads.effects),
-            self._branches(traced, memory) if compile_code else None,
+            self._branches(traced, memory, machine) if compile_code else None,
             memory,
-            self._policy()._replace(cache_bytes=0),
+            policy,
             {k: kind_of_array(c.array) for k, c in traced.captures.items()},
             bool(traced.aliases) or bool(traced.writes and traced.captures),
             made,
+            machine,
         )
         return entry, call
 
-    def _branches(self, traced: Traced, memory: tuple[Memory, ...]) -> Branches | None:
+    def _branches(
+        self, traced: Traced, memory: tuple[Memory, ...], machine: Machine
+    ) -> Branches | None:
         """The kernels that decide whether a later call takes the same Python branches."""
         if not traced.branches:
             return None
@@ -369,22 +379,21 @@ class Fused(native.NativeCallable):
         others = [b for b in traced.branches if b.atom not in numbers]
         program = Program(inputs, traced.program.eqns, tuple(b.atom for b in others))
         executable = None
-        if others and self.machine.compiles:
+        if others and machine.compiles:
             conditions = replace(traced, program=program, results=(), writes=())
-            stages = self._forms.stages(
-                conditions, memory, self._policy()._replace(fusion="auto", fastmath=frozenset())
-            )
-            executable = self.machine.executable(stages.assembly, self._options())
+            policy = _compiling(self._policy(machine))._replace(fusion="auto", fastmath=frozenset())
+            stages = self._forms.stages(conditions, memory, policy)
+            executable = machine.executable(stages.assembly, self._options(machine))
             self._compiles += executable.compiles
         return Branches(tuple(given), program, executable, tuple(b.value for b in others))
 
-    def _policy(self) -> Policy:
+    def _policy(self, machine: Machine) -> Policy:
         choices = self.choices
-        return Policy(choices.fusion, choices.fastmath, host().l3_bytes, self.machine.is_host)
+        return Policy(choices.fusion, choices.fastmath, 0, machine.is_host)
 
-    def _options(self) -> Options:
+    def _options(self, machine: Machine) -> Options:
         choices = self.choices
-        return self.machine.options(choices.width, choices.threads, choices.cache)
+        return machine.options(choices.width, choices.threads, choices.cache)
 
     # ---- looking inside ---------------------------------------------------------------------
     def prepare(self, *args: Any, **keywords: Any) -> Entry:
@@ -411,9 +420,15 @@ class Fused(native.NativeCallable):
             A `Report`: data, readable with `str`, shown as tables in a notebook.
         """
         call = self._take_apart(args, keywords)
-        if not compile and not measure:
+        on_gpu = self.machine.shown(call.leaves).gpu is not None
+        if on_gpu and measure:
+            raise FjitValueError(
+                "measure=True times the kernels of this processor, not those of a GPU: leave it "
+                "out, and time whole calls, or use NVIDIA's Nsight Systems"
+            )
+        if on_gpu or not (compile or measure):
             entry = self._make(call, compile_code=False)[0]
-            return build.report(self._stages(entry, args, keywords), compiled=False)
+            return build.report(self._stages(entry, args, keywords), compiled=compile)
         entry, arguments = self._find(call, args, keywords)
         stages = self._stages(entry, args, keywords)
         if not measure or entry.executable is None:
@@ -444,7 +459,7 @@ class Fused(native.NativeCallable):
             choices.threads,
             choices.cache,
             choices.fastmath,
-            self.machine.gpu,
+            entry.machine.gpu,
         )
         name = getattr(self.function, "__qualname__", repr(self.function))
         return lowered.Lowered(
@@ -491,6 +506,11 @@ if hasattr(os, "register_at_fork"):
 
 def _rebuild(function: Callable[..., Any], choices: Choices) -> Fused:
     return Fused(function, choices)
+
+
+def _compiling(policy: Policy) -> Policy:
+    """The policy with what only code depends on, for which LLVM is asked."""
+    return policy._replace(cache_bytes=host().l3_bytes)
 
 
 def _adapt(value: object, path: Any, observer: Any) -> object:

@@ -44,7 +44,7 @@ LAYERS = (
 )
 LAYER = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 
-LAZY_LOADERS = ("fjit.runtime.llvm", "fjit.backend.toolkit")
+LAZY_LOADERS = ("fjit.runtime.llvm", "fjit.backend.toolkit", "fjit.runtime.machines")
 MAY_IMPORT_PEERS_LAZILY = ("interop", "bench", "report", "cli", "oracle")
 
 IMPORT_LIMIT_MS = 150.0

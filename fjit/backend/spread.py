@@ -25,6 +25,8 @@ WARP: Final = 32
 MOST_HIGH: Final = 65_535
 MOST_WIDE: Final = 4_096
 """Blocks side by side: each takes several steps beyond that."""
+WAVES: Final = 8
+"""How often a device is filled with blocks, at most: each takes several tasks beyond that."""
 
 
 class Spread(NamedTuple):
@@ -112,6 +114,13 @@ def launch_of(spread: Spread, tasks: int, extents: Sequence[int], most: int = TH
         high = max(high, WARP // wide)
     blocks = min(-(-steps // wide), MOST_WIDE) if spread.wide else 1
     return Launch((max(blocks, 1), min(-(-tasks // high), MOST_HIGH)), (wide, high))
+
+
+def in_waves(launch: Launch, resident: int) -> Launch:
+    """The launch with no more blocks than some waves of those that a device holds at once."""
+    most = WAVES * max(resident, 1)
+    wide = min(launch.grid[0], most)
+    return launch._replace(grid=(wide, min(launch.grid[1], max(1, most // wide))))
 
 
 def _power(count: int) -> int:

@@ -1,8 +1,8 @@
-"""The one door to CUDA's compiler and linker: imported when first asked for, never with fjit.
+"""The one door to CUDA's packages: imported when first asked for, never with fjit.
 
-Takes nothing, gives the modules of cuda-python that stand for libNVVM and nvJitLink, the path of
-libdevice, and their versions. Invariant: no driver is needed or touched; what is not installed is
-one error that names the command that installs it.
+Takes nothing, gives the modules of cuda-python that stand for libNVVM, nvJitLink and the driver,
+the path of libdevice, and versions. Invariant: to compile, no driver is needed or touched; what is
+not installed is one error that names the command that installs it.
 
     >>> toolkit.versions()
     Versions(nvvm="13.5.37", nvjitlink="13.5.37")
@@ -44,6 +44,15 @@ def nvvm() -> ModuleType:
 def nvjitlink() -> ModuleType:
     """The module that wraps nvJitLink."""
     return _load("cuda.bindings.nvjitlink", "version")
+
+
+@functools.cache
+def driver() -> ModuleType:
+    """The module that wraps the driver; nothing in it works before its `cuInit` did."""
+    try:
+        return importlib.import_module("cuda.bindings.driver")
+    except ImportError as error:
+        raise _not_installed() from error
 
 
 @functools.cache

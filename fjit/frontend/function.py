@@ -20,6 +20,7 @@ import optree
 from fjit.core import dtypes, tree
 from fjit.core.interpreter import interpret, needed
 from fjit.core.ir import Atom, Aval, Program
+from fjit.core.placed import on_host
 from fjit.core.region import Region
 from fjit.core.trace import Trace, open_trace
 from fjit.errors import UnsupportedError, complex_error, dtype_error
@@ -179,7 +180,7 @@ def _finish(trace: Trace, session: Session, result: Any) -> Traced:
 def _value(trace: Trace, session: Session, leaves: Sequence[Any], atom: Atom) -> Any:
     """The value of an atom for the arguments at hand, by the interpreter."""
     arrays = [session.captures[k].array for k in range(len(leaves), len(session.inputs))]
-    (value,) = interpret(needed(trace.program((atom,))), *leaves, *arrays)
+    (value,) = interpret(needed(trace.program((atom,))), *map(on_host, (*leaves, *arrays)))
     return value.reshape(())[()]
 
 

@@ -68,6 +68,11 @@ def lift(value: Any) -> Operand:
         return lift(next(k for k in (bool, int, float) if isinstance(value, k))(value))
     if isinstance(value, complex):
         raise complex_error(f"the number {value} at {where()}")
+    if hasattr(kind, "__dlpack__") or hasattr(kind, "__cuda_array_interface__"):
+        raise FjitTypeError(
+            f"{kind.__name__} at {where()} is an array of another library, which the function "
+            "reads from outside: pass it as an argument"
+        )
     raise FjitTypeError(
         f"{kind.__name__} at {where()} is no array: traced operations take arrays, numbers and "
         "nested lists of them; name an argument that is none of these in static_argnames"

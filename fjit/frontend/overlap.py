@@ -18,6 +18,7 @@ import numpy as np
 
 from fjit.core import primitives as p
 from fjit.core.ir import Atom
+from fjit.core.placed import Placed, placed
 from fjit.core.trace import Trace
 from fjit.errors import UnsupportedError
 from fjit.frontend import views
@@ -103,8 +104,14 @@ def flat(arrays: Sequence[Array]) -> Array:
     """All memory from the first to the last element of overlapping arrays, as one vector."""
     low = min(_bounds(a)[0] for a in arrays)
     high = max(_bounds(a)[1] for a in arrays)
+    first = arrays[0]
+    if isinstance(first, Placed):
+        shape = ((high - low) // first.itemsize,)
+        return placed(
+            first.place, low, shape, first.dtype, holder=first.holder, stream=first.stream
+        )
     memory: Any = (ctypes.c_char * (high - low)).from_address(low)
-    return np.frombuffer(memory, arrays[0].dtype)
+    return np.frombuffer(memory, first.dtype)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ not depend on it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fjit.core import dtypes
@@ -24,6 +24,7 @@ from fjit.report.lowered import Lowered
 from fjit.report.measure import Times, measure
 from fjit.report.report import Call, Kernel, Report
 from fjit.runtime import threads
+from fjit.runtime.gpu_code import usage_of
 from fjit.runtime.jit import Module
 
 
@@ -42,7 +43,7 @@ def report(
     choices = lowered.choices
     usages: list[asm.Usage | None] = [None] * len(lowered.plan.kernels)
     if compiled and choices.native:
-        usages = [asm.usage(text) for text in lowered.kernel_asm]
+        usages = list(_usages(lowered))
     times = None
     if modules is not None and arguments is not None:
         times = measure(lowered, modules, arguments)
@@ -51,12 +52,12 @@ def report(
         _kernel(lowered, k, usage, times, workers) for k, usage in enumerate(usages)
     )  # fmt: skip
     calls = _calls(lowered, times)
-    notes = _panels(lowered, calls)
+    notes = (*_panels(lowered, calls), *_copied(lowered, calls))
     if not choices.native:
         notes = (*notes, "target=interpreter: nothing is compiled.")
     return Report(
-        lowered.name, _machine(workers), kernels, calls, lowered.plan.decisions, notes=notes,
-        fastmath=lowered.fastmath,
+        lowered.name, _machine(lowered, workers), kernels, calls, lowered.plan.decisions,
+        notes=notes, fastmath=lowered.fastmath,
     )  # fmt: skip
 
 
@@ -79,7 +80,37 @@ def _panels(lowered: Lowered, calls: tuple[Call, ...]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _machine(workers: int) -> str:
+def _usages(lowered: Lowered) -> Iterator[asm.Usage]:
+    """What each kernel uses: on a GPU, registers of the phase with the most, spills of all."""
+    if lowered.choices.gpu is None:
+        yield from map(asm.usage, lowered.kernel_asm)
+        return
+    for name, code in zip(lowered.names, lowered.codes, strict=True):
+        phases = [usage_of(name, info) for info in code.linked.kernels]
+        yield asm.Usage(
+            max((phase.actual_registers for phase in phases), default=0),
+            sum(phase.actual_spills for phase in phases),
+        )
+
+
+def _copied(lowered: Lowered, calls: tuple[Call, ...]) -> tuple[str, ...]:
+    """A sentence for library calls between the kernels of a GPU."""
+    if lowered.choices.gpu is None or not calls:
+        return ()
+    names = ", ".join(call.name for call in calls)
+    return (
+        f"{names}: made by the host, on copies of the operands, so that data crosses to the host "
+        "and back between the kernels.",
+    )
+
+
+def _machine(lowered: Lowered, workers: int) -> str:
+    gpu = lowered.choices.gpu
+    if gpu is not None:
+        return (
+            f"a GPU of architecture {gpu.name} ({gpu.multiprocessors} multiprocessors with "
+            f"{gpu.max_warps} warps, as in the {gpu.part})"
+        )
     target = machine.description()
     count = f"{workers} thread" + ("" if workers == 1 else "s")
     return (

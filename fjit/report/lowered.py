@@ -115,7 +115,7 @@ class Lowered:
         if self.choices.gpu is None:
             return None
         pairs = zip(self.names, self.codes, strict=True)
-        return tuple(usage_of(name, info) for name, code in pairs for info in code.usages)
+        return tuple(usage_of(name, info) for name, code in pairs for info in code.linked.kernels)
 
     @cached_property
     def kernel_ir(self) -> tuple[str, ...]:
@@ -126,7 +126,9 @@ class Lowered:
 
     @cached_property
     def kernel_asm(self) -> tuple[str, ...]:
-        """The assembly of each kernel after LLVM's passes."""
+        """The assembly of each kernel after LLVM's passes; for a GPU its PTX."""
+        if self.choices.gpu is not None:
+            return tuple(code.ptx for code in self.codes)
         return tuple(assembly(text, self.target) for text in self.kernel_ir)
 
     @cached_property

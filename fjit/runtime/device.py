@@ -4,23 +4,20 @@ Takes a lowered plan and an architecture, gives an object with `run`, as executa
 the words that a kernel takes are those that the CPU's reads from its table: the status word's
 address, the buffers' addresses, the slots.
 
+emulated.py runs them in the emulator, cuda_executable.py on a device.
+
     steps: launch phase0 <<<(1, 67), (64, 4)>>> (status, b0, b1, b2, s0, ...)
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-
-from fjit.backend import emulator
 from fjit.backend.spread import Launch, launch_of, vector_loops
-from fjit.core.ir import Sym
 from fjit.frontend.function import Write
 from fjit.lower.assembly import Assembly, Kernel
-from fjit.runtime.alignment import settled
-from fjit.runtime.executable import NOTHING, Executable, Options
+from fjit.runtime.executable import Executable, Options
 from fjit.runtime.gpu_code import Code, gpu_code
 from fjit.runtime.table import Table
 
@@ -60,9 +57,10 @@ class DeviceExecutable(Executable):
         for _, sym in table.cells:
             self.symbol(sym)
         rows = []
-        for name, spread, phase in zip(code.names, code.spreads, nest.phases, strict=True):
+        for number, (name, spread) in enumerate(zip(code.names, code.spreads, strict=True)):
+            phase = nest.phases[number]
             extents = [_number(nest.slots[v.extent.number]) for v in vector_loops(phase.loop)]
-            shape = launch_of(spread, phase.tasks, extents)
+            shape = self.spread_out(code, number, launch_of(spread, phase.tasks, extents))
             if phase.tasks:
                 rows.append([len(self.launches)])
                 pointers, slots = 1 + len(nest.buffers), len(nest.slots)
@@ -70,6 +68,10 @@ class DeviceExecutable(Executable):
                     KernelLaunch(code, name, shape, first, pointers, pointers + slots)
                 )
         return rows
+
+    def spread_out(self, code: Code, number: int, launch: Launch) -> Launch:
+        """The shape of a phase's launch, of which the grid is free: it changes no result."""
+        return launch
 
     def flush(self, rows: list[list[int]]) -> None:
         """Make the launches since the last library call one step."""
@@ -80,68 +82,6 @@ class DeviceExecutable(Executable):
     def workers(self) -> int:
         """How many tasks run at once: private memory is as many."""
         return max((launch.shape.places for launch in self.launches), default=1)
-
-    def run(self, arguments: Sequence[Any]) -> tuple[list[Any], dict[Sym, int]]:
-        """Run on arrays and numbers; what a GPU cannot read where it is runs on a copy."""
-        pointed = frozenset(self.pointed)
-        given = [settled(a) if k in pointed else a for k, a in enumerate(arguments)]
-        outcome = super().run(given)
-        written = [*self.over.values(), *(write.position for write in self.parts.values())]
-        for k in dict.fromkeys(written):
-            if given[k] is not arguments[k]:
-                np.copyto(arguments[k], given[k])
-        return outcome
-
-
-class EmulatedExecutable(DeviceExecutable):
-    """Runs the kernels' PTX in the emulator, on the host's memory."""
-
-    def run_steps(
-        self,
-        table: np.ndarray[Any, Any],
-        base: int,
-        arguments: Sequence[Any],
-        results: list[Any],
-        scratch: Any,
-        count: int,
-    ) -> None:
-        """Run the steps in order on memory that is in place."""
-        places = self._arrays(table, arguments, results, scratch, count)
-        for step in self.steps:
-            if not isinstance(step, Launches):
-                self.call(step.eqn, table, arguments, results, scratch)
-                continue
-            for launch in step.launches:
-                last = launch.first + launch.words
-                words = [places.get(at, int(table[at])) for at in range(launch.first, last)]
-                shape = launch.shape
-                emulator.launch(launch.code.ptx, launch.name, shape.grid, shape.block, words)
-
-    def _arrays(
-        self,
-        table: np.ndarray[Any, Any],
-        arguments: Sequence[Any],
-        results: list[Any],
-        scratch: Any,
-        count: int,
-    ) -> dict[int, Any]:
-        """What each word of the table that is an address points to."""
-        pointed = frozenset(self.pointed)
-        arrays = [arguments[k] if k in pointed else NOTHING for k in range(len(self.empty))]
-        arrays += [r if r.size else NOTHING for r in results]
-        sizes = [v.aval.nbytes for v in self.offsets]
-        pairs = zip(self.offsets.values(), sizes, strict=True)
-        arrays += [scratch[at : at + max(size, 1)] for at, size in pairs]
-        patches = zip(self.patch_at, self.patch_from, strict=True)
-        found = {int(at): arrays[which] for at, which in patches}
-        for at, offset in zip(self.inner_at, self.inner_offset, strict=True):
-            found[int(at)] = table[offset // 8 : offset // 8 + 1]
-        for at, offset in self.shared:
-            found[at] = scratch[offset : self.private_from]
-        for at, offset, nbytes in self.private:
-            start = self.private_from + offset * count
-            found[at] = scratch[start : start + nbytes * count]
-        return found
 
 
 def _number(slot: int | tuple[str, int]) -> int:

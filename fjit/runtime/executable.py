@@ -311,7 +311,7 @@ class Executable:
         finally:
             if scratch is not None:
                 _pool.give(scratch)
-        _raise_status(table.item(self.status_at))
+        raise_status(table.item(self.status_at))
         extents = {s: table.item(self.cells_at + k) for s, k in self.symbols.items()}
         for k in self.dynamic:
             results[k] = _trim(results[k], self.results[k].aval, extents)
@@ -471,7 +471,7 @@ def _trim(array: Any, aval: Aval, extents: dict[Sym, int]) -> Any:
     return array
 
 
-def _raise_status(status: int) -> None:
+def raise_status(status: int) -> None:
     if not status:
         return
     if status & BAD_INDEX:

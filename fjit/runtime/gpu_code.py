@@ -5,7 +5,7 @@ process, and nothing here needs a driver.
 
     code = gpu_code(nest, text, GPU_TARGETS["sm_90"])
     code.ptx                        ".version 9.1 .target sm_90 ..."
-    code.cubin.kernels[0]           phase0: 32 registers, no spills
+    code.linked.kernels[0]          phase0: 32 registers, no spills
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ _lock = threading.Lock()
 class Code:
     """One kernel's code for one architecture: the names of its phases, and how they are spread."""
 
-    def __init__(self, nest: Nest, arch: GpuTarget, *, cache: bool) -> None:
+    def __init__(self, nest: Nest, text: str, arch: GpuTarget, *, cache: bool) -> None:
         self.arch, self.cache = arch, cache
         self.spreads: tuple[Spread, ...] = tuple(spread_of(nest, p.loop) for p in nest.phases)
         self.names = tuple(f"phase{k}" for k in range(len(nest.phases)))
         self._nest = nest
+        self.text = text
 
     @cached_property
     def ir(self) -> str:
@@ -41,7 +42,7 @@ class Code:
 
     @cached_property
     def cubin(self) -> Cubin:
-        """The machine code, and what each phase uses of the machine, in the phases' order."""
+        """The machine code, from the disk cache if it is there."""
         return compiled(self.ir, self.arch, cache=self.cache)
 
     @property
@@ -49,11 +50,11 @@ class Code:
         """The PTX of the module."""
         return self.cubin.ptx
 
-    @property
-    def usages(self) -> tuple[nvvm.KernelInfo, ...]:
-        """What each phase uses of the machine, first to last."""
+    @cached_property
+    def linked(self) -> nvvm.Linked:
+        """The machine code, and what each phase uses of the machine, first to last."""
         by_name = {info.name: info for info in self.cubin.kernels}
-        return tuple(by_name[name] for name in self.names)
+        return nvvm.Linked(self.cubin.code, tuple(by_name[name] for name in self.names))
 
 
 class Usage(NamedTuple):
@@ -78,7 +79,7 @@ def gpu_code(nest: Nest, text: str, arch: GpuTarget, *, cache: bool = True) -> C
     with _lock:
         code = _codes.get(key)
         if code is None:
-            code = _codes[key] = Code(nest, arch, cache=cache)
+            code = _codes[key] = Code(nest, text, arch, cache=cache)
         return code
 
 

@@ -4,16 +4,20 @@ Takes the text that a user gave, gives a `Machine`. Invariant: nothing of CUDA i
 for a GPU is wanted, and no target quietly stands for another one.
 
     machine_of("cuda-emulator:sm_75")    ->    Machine("cuda-emulator", sm_75)
+    machine_of("auto").at([x])           ->    Machine("cuda", sm_90, device 0), x on a GPU
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from fjit.core.placed import Placed
 from fjit.errors import DriverError, FjitValueError
 from fjit.frontend.function import Write
 from fjit.lower.assembly import Assembly
+from fjit.runtime.cuda_executable import CudaExecutable
+from fjit.runtime.devices import Device, device, runs_on
 from fjit.runtime.executable import Executable, Options
 from fjit.runtime.host import host
 from fjit.target import GPU_TARGETS, GpuTarget
@@ -25,10 +29,12 @@ TARGETS: Final = (*KINDS, "cuda:sm_90", "cuda-emulator:sm_75")
 
 
 class Machine(NamedTuple):
-    """A kind of machine, one of KINDS, and the architecture of a GPU."""
+    """A kind of machine, one of KINDS, the architecture of a GPU, and the GPU itself."""
 
     kind: str
     gpu: GpuTarget | None = None
+    device: Device | None = None
+    is_named: bool = False  # whether the user chose the architecture
 
     @property
     def compiles(self) -> bool:
@@ -40,15 +46,54 @@ class Machine(NamedTuple):
         """Whether machine code for this processor runs, which the native entry can call."""
         return self.kind in ("auto", "cpu")
 
+    def at(self, leaves: Sequence[Any]) -> Machine:
+        """The machine for a call with these arguments: on a GPU, that of its arrays, or the first.
+
+        DriverError where there is none, FjitValueError where arrays are not where code can run.
+        """
+        found = {a.place.number: a for a in leaves if isinstance(a, Placed)}
+        if len(found) > 1:
+            raise FjitValueError(
+                f"the arguments lie in the memory of GPUs {', '.join(map(str, sorted(found)))}: a "
+                "call runs on one, so copy them to the same"
+            )
+        if not found and self.kind != "cuda":
+            return self
+        if self.kind not in ("auto", "cuda"):
+            raise FjitValueError(
+                f"target={self.kind!r} runs in the host's memory, and an argument is an array in "
+                f"the memory of GPU {next(iter(found))}: leave the target out (or 'auto', 'cuda'), "
+                "or copy the array (fjit.cuda.DeviceArray and others have .to_numpy(), .get() or "
+                ".cpu())"
+            )
+        gpu = device(next(iter(found), 0))
+        if self.gpu is None or not self.is_named:
+            return Machine("cuda", gpu.target, gpu)
+        if not runs_on(self.gpu, gpu.capability):
+            raise DriverError(
+                f"code for {self.gpu.name} does not run on {gpu!r}: target='cuda' makes it for the "
+                f"device; .lower(...) shows that for {self.gpu.name}, and "
+                f"target='cuda-emulator:{self.gpu.name}' runs it. `fjit doctor` lists the devices."
+            )
+        return self._replace(device=gpu)
+
+    def shown(self, leaves: Sequence[Any]) -> Machine:
+        """The machine that code for such a call is shown for, which need not be here."""
+        open_choice = self.kind in ("auto", "cuda") and not self.is_named
+        try:
+            return self.at(leaves) if open_choice else self
+        except DriverError:
+            return self
+
     def executable(
         self, assembly: Assembly, options: Options, writes: Sequence[Write] = ()
     ) -> Executable:
-        """What runs an assembly on this machine; DriverError where there is no such machine."""
+        """What runs an assembly on this machine, which `at` gave."""
+        if self.device is not None:
+            return CudaExecutable(assembly, options, writes, self.device)
         if self.gpu is None:
             return Executable(assembly, options, writes)
-        if self.kind == "cuda":
-            raise no_driver()
-        from fjit.runtime.device import EmulatedExecutable
+        from fjit.runtime.emulated import EmulatedExecutable
 
         return EmulatedExecutable(assembly, options, writes)
 
@@ -63,17 +108,8 @@ def machine_of(target: str) -> Machine:
     if kind in KINDS and not colon:
         return Machine(kind, GPU_TARGETS[USUAL_GPU] if kind.startswith("cuda") else None)
     if kind in ("cuda", "cuda-emulator") and arch in GPU_TARGETS:
-        return Machine(kind, GPU_TARGETS[arch])
+        return Machine(kind, GPU_TARGETS[arch], is_named=True)
     raise FjitValueError(
         f"target={target!r} is not known; good values: {', '.join(KINDS)}, or cuda and "
         f"cuda-emulator with an architecture, one of {', '.join(GPU_TARGETS)}: 'cuda:sm_90'"
-    )
-
-
-def no_driver() -> DriverError:
-    """The error for kernels that only a GPU can run, where none is at hand."""
-    return DriverError(
-        "target='cuda' needs an NVIDIA GPU with its driver, and no driver was found (`fjit doctor` "
-        "says what is missing). target='cuda-emulator' runs the same kernels without one, and "
-        ".lower(...).ptx shows them."
     )

@@ -2,6 +2,7 @@
 
 Takes a traced result's description, the outputs' arrays and the call's arguments, gives an object.
 Invariant: what NumPy returns as an argument or a view of it is that; all else owns its memory.
+Results on a GPU stay arrays, those without axes too, in the memory order that their kernel chose.
 
     Result(argument=0, steps=(Slice(...),))     gives     x[1:], a view of the caller's x
 """
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fjit.core.placed import Placed, on_host
 from fjit.frontend import views
 from fjit.frontend.function import Result
 from fjit.runtime.results import ResultLayout, packed_strides
@@ -29,15 +31,25 @@ def result_of(result: Result, outputs: Sequence[Any], arguments: list[Any]) -> A
         return result.static
     else:
         value = outputs[result.output]
-        if value.ndim > 1:
+        if value.ndim > 1 and not isinstance(value, Placed):
             value = _laid_out(value, result.order)
     if result.weak is not None:
-        return result.weak(value)
+        return result.weak(on_host(value))
+    if isinstance(value, Placed):
+        return value
     if result.is_scalar:
         return value[()]
     if result.swapped and result.argument is None:
         return value.astype(value.dtype.newbyteorder())
     return value
+
+
+def write_back(array: Any, values: Any) -> None:
+    """Write an argument's new contents into it, wherever either lies."""
+    if isinstance(array, Placed):
+        array.place.upload_into(array, on_host(values))
+    else:
+        np.copyto(array, on_host(values))
 
 
 def is_laid_out(result: Result, how: ResultLayout) -> bool:
