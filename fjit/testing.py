@@ -8,9 +8,9 @@ Importing this loads neither hypothesis nor LLVM; `arrays` and `programs` load h
 called (`pip install fjit[testing]`).
 """
 
-from fjit.oracle.check import check
+from fjit.oracle.check import check, check_emulated
 from fjit.oracle.compare import assert_same, ulp
 from fjit.oracle.programs import programs
 from fjit.oracle.strategies import arrays
 
-__all__ = ["arrays", "assert_same", "check", "programs", "ulp"]
+__all__ = ["arrays", "assert_same", "check", "check_emulated", "programs", "ulp"]
