@@ -8,8 +8,8 @@ the instruction, the thread and the address.
 
 All threads of a wave of blocks run as lanes of NumPy arrays (fjit/backend/ptx). Reported are
 accesses outside of an argument's memory or misaligned, reads of shared or local memory or registers
-that nobody wrote, races in shared memory, barriers that not all threads reach, `.nc` loads of
-memory that the kernel writes, and programs that do not end.
+that nobody wrote, races in shared memory, blocks that overwrite each other's results, barriers that
+not all threads reach, `.nc` loads of memory that the kernel writes, and programs that do not end.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from fjit.backend.ptx.shape import Shape
 from fjit.backend.ptx.wave import Launch, Wave
 from fjit.errors import EmulatorError
 
-WAVE_THREADS = 1 << 16
+WAVE_THREADS = 1 << 15
 """Threads that run at a time: more pay for caches, fewer for instructions."""
 WAVE_BYTES = 1 << 29
 """Most bytes of registers of a wave."""
@@ -63,6 +63,8 @@ def launch(
     symbols = _symbols(ready, args, memory)
     if checks and ready.reads_constants:
         memory.watch_constants()
+    if checks and shape.blocks > 1:
+        memory.watch_blocks()
     everything = Launch(ready, shape, memory, symbols, checks)
     per_wave = _blocks_per_wave(ready, shape)
     with np.errstate(all="ignore"):

@@ -18,6 +18,7 @@ import numpy as np
 from fjit.backend.ptx.lanes import Group
 from fjit.backend.ptx.part import Access, Part, misaligned
 from fjit.backend.ptx.types import UNSIGNED
+from fjit.backend.ptx.writers import Writers
 
 REGION = 36
 """Bits of the addresses of one region."""
@@ -35,6 +36,7 @@ class Buffer:
     memory: np.ndarray
     writable: bool
     notes: Notes | None = None
+    writers: Writers | None = None
     place: int = 0
     views: dict[int, tuple[np.ndarray, np.uint64, np.uint64]] = field(default_factory=dict)
 
@@ -61,6 +63,12 @@ class Buffer:
             raise part.group.fault(f"{self.name} is read-only")
         if self.notes is not None:
             self.notes.writing(part, self, access)
+        if self.writers is not None and values is not None and not access.strong:
+            self.writers.write(part, access, values)
+
+    def note_written(self, part: Part, access: Access, values: list[np.ndarray]) -> None:
+        if self.writers is not None and not access.strong:
+            self.writers.written(part, access, values)
 
 
 class Notes:
@@ -121,6 +129,11 @@ class Memory:
                 else start + len(buffer.memory)
             )
         _share_notes(block, end)
+
+    def watch_blocks(self) -> None:
+        """Report blocks that write different values to one place."""
+        for buffer in self.buffers:
+            buffer.writers = Writers(buffer.name)
 
     def parts(self, group: Group, address: np.ndarray, access: Access) -> list[Part]:
         low, high = int(address.min()), int(address.max())
