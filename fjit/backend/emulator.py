@@ -52,9 +52,10 @@ def launch(
     of its first element and written in place (the memory between its lowest and highest byte is
     what the kernel may touch; arrays that overlap do so in the kernel), a Python or NumPy number,
     or the bytes of a structure. `shared` is the size of dynamic shared memory in bytes. Without
-    `checks` only accesses outside of memory and deadlocks are reported. Module variables start
-    anew. A wave of blocks ends before the next begins: a block may wait for earlier blocks, never
-    for later ones. Raises EmulatorError.
+    `checks` only accesses outside of memory or misaligned, deadlocks and endless programs are
+    reported. Module variables start anew. A wave of blocks ends before the next begins: a block may
+    wait for earlier blocks, never for later ones. `max_steps` bounds the instructions of a wave,
+    each counted once for all threads that execute it together. Raises EmulatorError.
     """
     ready = code(ptx, name)
     shape = _shape(ready, grid, block, shared)
@@ -62,7 +63,7 @@ def launch(
     memory = Memory()
     symbols = _symbols(ready, args, memory)
     if checks and ready.reads_constants:
-        memory.watch_constants()
+        memory.watch_constants(ready.global_cell)
     if checks and shape.blocks > 1:
         memory.watch_blocks()
     everything = Launch(ready, shape, memory, symbols, checks)
