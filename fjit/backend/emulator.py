@@ -8,8 +8,8 @@ the instruction, the thread and the address.
 
 All threads of a wave of blocks run as lanes of NumPy arrays (fjit/backend/ptx). Reported are
 accesses outside of an argument's memory or misaligned, reads of shared or local memory or registers
-that nobody wrote, races in shared memory, barriers that not all threads reach, `.nc` loads of
-memory that the kernel writes, and programs that do not end.
+that nobody wrote, races in shared memory, blocks that overwrite each other's results, barriers that
+not all threads reach, `.nc` loads of memory that the kernel writes, and programs that do not end.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from fjit.backend.ptx.shape import Shape
 from fjit.backend.ptx.wave import Launch, Wave
 from fjit.errors import EmulatorError
 
-WAVE_THREADS = 1 << 16
+WAVE_THREADS = 1 << 15
 """Threads that run at a time: more pay for caches, fewer for instructions."""
 WAVE_BYTES = 1 << 29
 """Most bytes of registers of a wave."""
@@ -52,9 +52,10 @@ def launch(
     of its first element and written in place (the memory between its lowest and highest byte is
     what the kernel may touch; arrays that overlap do so in the kernel), a Python or NumPy number,
     or the bytes of a structure. `shared` is the size of dynamic shared memory in bytes. Without
-    `checks` only accesses outside of memory and deadlocks are reported. Module variables start
-    anew. A wave of blocks ends before the next begins: a block may wait for earlier blocks, never
-    for later ones. Raises EmulatorError.
+    `checks` only accesses outside of memory or misaligned, deadlocks and endless programs are
+    reported. Module variables start anew. A wave of blocks ends before the next begins: a block may
+    wait for earlier blocks, never for later ones. `max_steps` bounds the instructions of a wave,
+    each counted once for all threads that execute it together. Raises EmulatorError.
     """
     ready = code(ptx, name)
     shape = _shape(ready, grid, block, shared)
@@ -62,7 +63,9 @@ def launch(
     memory = Memory()
     symbols = _symbols(ready, args, memory)
     if checks and ready.reads_constants:
-        memory.watch_constants()
+        memory.watch_constants(ready.global_cell)
+    if checks and shape.blocks > 1:
+        memory.watch_blocks()
     everything = Launch(ready, shape, memory, symbols, checks)
     per_wave = _blocks_per_wave(ready, shape)
     with np.errstate(all="ignore"):

@@ -18,6 +18,7 @@ import numpy as np
 from fjit.backend.ptx.lanes import Group
 from fjit.backend.ptx.part import Access, Part, misaligned
 from fjit.backend.ptx.types import UNSIGNED
+from fjit.backend.ptx.writers import Writers
 
 REGION = 36
 """Bits of the addresses of one region."""
@@ -35,6 +36,7 @@ class Buffer:
     memory: np.ndarray
     writable: bool
     notes: Notes | None = None
+    writers: Writers | None = None
     place: int = 0
     views: dict[int, tuple[np.ndarray, np.uint64, np.uint64]] = field(default_factory=dict)
 
@@ -61,14 +63,21 @@ class Buffer:
             raise part.group.fault(f"{self.name} is read-only")
         if self.notes is not None:
             self.notes.writing(part, self, access)
+        if self.writers is not None and values is not None and not access.strong:
+            self.writers.write(part, access, values)
+
+    def note_written(self, part: Part, access: Access, values: list[np.ndarray]) -> None:
+        if self.writers is not None and not access.strong:
+            self.writers.written(part, access, values)
 
 
 class Notes:
-    """Which bytes of one block of memory .nc loads have read, and which were written."""
+    """Which cells of one block of memory .nc loads have read, and which were written."""
 
-    def __init__(self, size: int) -> None:
-        self.read = np.zeros(size, bool)
-        self.written = np.zeros(size, bool)
+    def __init__(self, size: int, cell: int) -> None:
+        self.cell = cell
+        self.read = np.zeros(-(-size // cell), bool)
+        self.written = np.zeros(-(-size // cell), bool)
 
     def reading(self, part: Part, buffer: Buffer, access: Access) -> None:
         places = self._places(part, buffer, access)
@@ -82,8 +91,8 @@ class Notes:
 
     def _places(self, part: Part, buffer: Buffer, access: Access) -> np.ndarray:
         skip = buffer.place + int(buffer.view(access.size)[1]) - buffer.base
-        first = skip + part.index * access.size
-        return first[:, None] + np.arange(access.total)
+        first = (skip + part.index * access.size) // self.cell
+        return first[:, None] + np.arange(access.total // self.cell)
 
     def _refuse(self, part: Part, clash: np.ndarray) -> None:
         if clash.any():
@@ -104,23 +113,27 @@ class Memory:
         self.buffers.append(buffer)
         return buffer
 
-    def watch_constants(self) -> None:
-        """Keep notes for the check of .nc loads; arrays that overlap share them."""
+    def watch_constants(self, cell: int) -> None:
+        """Keep notes for the check of .nc loads; arrays that overlap share them.
+
+        `cell` is the size of the smallest access to global memory.
+        """
         ordered = sorted(self.buffers, key=lambda buffer: buffer.memory.ctypes.data)
         block: list[Buffer] = []
         end = 0
         for buffer in ordered:
             start = buffer.memory.ctypes.data
             if block and start >= end:
-                _share_notes(block, end)
+                _share_notes(block, end, cell)
                 block = []
             block.append(buffer)
-            end = (
-                max(end, start + len(buffer.memory))
-                if len(block) > 1
-                else start + len(buffer.memory)
-            )
-        _share_notes(block, end)
+            end = max(end, start + len(buffer.memory))
+        _share_notes(block, end, cell)
+
+    def watch_blocks(self) -> None:
+        """Report blocks that write different values to one place."""
+        for buffer in self.buffers:
+            buffer.writers = Writers(buffer.name)
 
     def parts(self, group: Group, address: np.ndarray, access: Access) -> list[Part]:
         low, high = int(address.min()), int(address.max())
@@ -187,10 +200,15 @@ def _part(
     return Part(buffer, group, where, array, ((address - first) >> shift).view(np.int64))
 
 
-def _share_notes(block: list[Buffer], end: int) -> None:
+def _share_notes(block: list[Buffer], end: int, cell: int) -> None:
+    """Give buffers that overlap common notes, in cells that their elements share."""
     if not block:
         return
     start = block[0].memory.ctypes.data
-    notes = Notes(end - start)
     for buffer in block:
-        buffer.notes, buffer.place = notes, buffer.memory.ctypes.data - start
+        buffer.place = buffer.memory.ctypes.data - start
+    if any((buffer.place - buffer.base % cell) % cell for buffer in block):
+        cell = 1
+    notes = Notes(end - start, cell)
+    for buffer in block:
+        buffer.notes = notes

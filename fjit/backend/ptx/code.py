@@ -37,8 +37,8 @@ class Layout:
 class Code:
     """All that is known of an entry before a launch.
 
-    `cell` is the size of the smallest access to scratch memory; `globals` have addresses of their
-    own.
+    `cell` is the size of the smallest access to scratch memory, `global_cell` to global memory;
+    `globals` have addresses of their own.
     """
 
     module: Module
@@ -50,6 +50,7 @@ class Code:
     frame: Layout
     globals: tuple[Variable, ...]
     cell: int
+    global_cell: int
     reads_constants: bool
 
 
@@ -74,14 +75,16 @@ def code(text: str, name: str) -> Code:
         local=local,
         frame=frame,
         globals=tuple(v for v in module.variables if v.space in ("global", "const")),
-        cell=min([WIDEST, *(ins.type.size for ins in accesses if _touches_scratch(ins))]),
+        cell=_smallest(accesses, but=("global", "const")),
+        global_cell=_smallest(accesses, but=("shared", "local", "param")),
         reads_constants=any(ins.has("nc") for ins in accesses),
     )
 
 
-def _touches_scratch(ins: Instruction) -> bool:
-    accesses = ins.op in ("ld", "st", "atom", "red") and bool(ins.types)
-    return accesses and space_name(ins) not in ("global", "const")
+def _smallest(instructions: list[Instruction], but: tuple[str, ...]) -> int:
+    """The size of the smallest access to other state spaces than some."""
+    accesses = [ins for ins in instructions if ins.op in ("ld", "st", "atom", "red") and ins.types]
+    return min([WIDEST, *(ins.type.size for ins in accesses if space_name(ins) not in but)])
 
 
 def _reachable(every: dict[str, Function], entry: Function) -> dict[str, Function]:

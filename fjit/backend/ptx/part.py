@@ -47,6 +47,13 @@ class Part:
     array: np.ndarray
     index: np.ndarray
 
+    def differs(self, values: list[np.ndarray]) -> np.ndarray:
+        """Per lane, whether memory holds anything else than these values."""
+        found = np.zeros(1, bool)
+        for k, value in enumerate(values):
+            found = found | (self.array[self.index + k] != value)
+        return found
+
     def own(self, values: np.ndarray) -> np.ndarray:
         """The part's lanes of values that the executing group computed."""
         return values if self.where is None or len(values) == 1 else values[self.where]
@@ -60,6 +67,9 @@ class Owner(Protocol):
 
     def note_write(self, part: Part, access: Access, values: list[np.ndarray] | None) -> None:
         """Check and note that the lanes are about to write; None: atomically, values unknown."""
+
+    def note_written(self, part: Part, access: Access, values: list[np.ndarray]) -> None:
+        """Check what is there after the lanes wrote, where several wrote to one place."""
 
 
 class Space(Protocol):
@@ -99,6 +109,7 @@ def store(
         part.owner.note_write(part, access, own)
         for k, value in enumerate(own):
             part.array[part.index + k] = value
+        part.owner.note_written(part, access, own)
 
 
 def misaligned(group: Group, address: np.ndarray, access: Access) -> None:

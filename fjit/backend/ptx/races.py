@@ -56,19 +56,8 @@ class Races:
             self.readers[near] = np.maximum(self.readers[near], ONE_WARP)
             self.readers[far] = SEVERAL_WARPS
 
-    def write(
-        self,
-        group: Group,
-        cells: np.ndarray,
-        strong: bool,
-        changes: np.ndarray,
-        differs: np.ndarray,
-    ) -> None:
-        """Lanes write a cell each.
-
-        `changes` is unset where the value is there already, `differs` where it's the one that stays
-        when several lanes write at once.
-        """
+    def write(self, group: Group, cells: np.ndarray, strong: bool, changes: np.ndarray) -> None:
+        """Lanes write a cell each; `changes` is unset where the value is there already."""
         cells = group.spread(cells)
         lanes = group.lanes
         wave = group.wave
@@ -79,13 +68,18 @@ class Races:
         if clash.any():
             raise self._race(group, cells, clash, self.reader, "it overwrites what thread {} read")
         self.writer[cells] = lanes
-        twice = (self.writer[cells] != lanes) & differs
-        if twice.any() and not strong:
-            text = "it and thread {} write different values to one place"
-            raise self._race(group, cells, twice, self.writer, text)
         self.write_block[cells] = wave.block_epoch[wave.block_of[lanes]]
         self.write_warp[cells] = wave.warp_epoch[wave.warp_of[lanes]]
         self.strong[cells] = strong
+
+    def refuse_lost(self, group: Group, columns: list[np.ndarray], lost: np.ndarray) -> None:
+        """Raise where a lane's value was lost to another lane that wrote at the same time."""
+        for cells in columns:
+            cells = group.spread(cells)
+            clash = lost & (self.writer[cells] != group.lanes)
+            if clash.any():
+                text = "it and thread {} write different values to one place"
+                raise self._race(group, cells, clash, self.writer, text)
 
     def _after_write(
         self, group: Group, cells: np.ndarray, lanes: np.ndarray, strong: bool

@@ -48,11 +48,11 @@ def _split(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def to_odd(value: np.ndarray, error: np.ndarray) -> np.ndarray:
     """value + error rounded to odd: if inexact, the neighbour whose last bit is set."""
-    value = np.ascontiguousarray(value)
-    even = (value.view(np.int64) & 1) == 0
-    inexact = (error != 0) & np.isfinite(value) & np.isfinite(error)
-    towards = np.nextafter(value, np.copysign(np.inf, error))
-    return np.where(inexact & even, towards, value)
+    bits = np.ascontiguousarray(value).view(np.int64)
+    moves = (error != 0) & (np.abs(error) < np.inf) & (bits & 1 == 0)
+    away = np.signbit(error) == np.signbit(value)  # from zero: the next larger bits, either sign
+    step = (away.view(np.int8) * np.int8(2) - np.int8(1)) * moves
+    return np.asarray((bits + step).view(np.float64))
 
 
 def directed(value: np.ndarray, error: np.ndarray, mode: str) -> np.ndarray:
@@ -179,7 +179,7 @@ def _fma_double(a: np.ndarray, b: np.ndarray, c: np.ndarray, mode: str) -> np.nd
     if mode == "rm":
         result = np.where(direct, _zero_sum(plain, a * b, c, mode), result)
     hard = ~direct & ~(_safe(a, b) & (np.abs(c) < LARGE))
-    if mode == "rn":
+    if mode == "rn" and hard.any():
         result, hard = _shortened(result, hard, a * b, c)
     return _repaired(result, hard, (a, b, c), lambda x, y, z: x * y + z, mode)
 

@@ -102,22 +102,17 @@ class Scratch:
     def note_write(self, part: Part, access: Access, values: list[np.ndarray] | None) -> None:
         if not self.checks:
             return
-        if self.races is not None:
-            self._note_races(part, access, values)
+        changes = np.ones(1, bool) if values is None else part.differs(values)
         for cells in self._cells(part, access):
             self.written[cells] = True
+            if self.races is not None:
+                self.races.write(part.group, cells, access.strong, changes)
 
-    def _note_races(self, part: Part, access: Access, values: list[np.ndarray] | None) -> None:
-        assert self.races is not None
-        changes = differs = np.full(1, values is None)
-        for k, value in enumerate(values or ()):
-            before = part.array[part.index + k]
-            part.array[part.index + k] = value
-            changes = changes | (before != value)
-            differs = differs | (part.array[part.index + k] != value)
-            part.array[part.index + k] = before
-        for cells in self._cells(part, access):
-            self.races.write(part.group, cells, access.strong, changes, differs)
+    def note_written(self, part: Part, access: Access, values: list[np.ndarray]) -> None:
+        if self.races is not None and not access.strong:
+            lost = part.differs(values)
+            if lost.any():
+                self.races.refuse_lost(part.group, self._cells(part, access), lost)
 
     def _cells(self, part: Part, access: Access) -> list[np.ndarray]:
         ratio = access.size // self.cell

@@ -296,3 +296,28 @@ def test_what_is_missing_is_named() -> None:
         emulator.launch(HEAD + ".nonsense x;", "k", 1, 1, [])
     with pytest.raises(EmulatorError, match="PTX line 4: cannot read"):
         emulator.launch(HEAD + "§", "k", 1, 1, [])
+
+
+# Blocks that overwrite each other
+
+
+def test_blocks_that_write_different_values_to_one_place() -> None:
+    both = "mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mad.lo.u32 %r3, %r1, %r2, %r30;\n"
+    text = message(both + "st.global.u32 [%rd30], %r1;", threads=4, blocks=2)
+    assert "st.global.u32 [%rd30], %r1;" in text and "block number 1" in text
+    assert "writes another value to argument 0" in text
+    later = (
+        both
+        + """setp.eq.u32 %p1, %r1, 0; @%p1 st.global.v2.u32 [%rd30+8], {%r1, %r1};
+        @!%p1 st.global.v2.u32 [%rd30+8], {%r1, %r1};"""
+    )
+    assert "block number 0" in message(later, blocks=2)
+
+
+def test_blocks_may_write_one_value_or_talk_by_strong_accesses() -> None:
+    start = "mov.u32 %r1, %ctaid.x;"
+    run(start + "st.global.u32 [%rd30], 7;", np.zeros(4, "u4"), threads=4, blocks=5)
+    run(start + "st.relaxed.gpu.global.u32 [%rd30], %r1;", np.zeros(4, "u4"), blocks=5)
+    run(start + "atom.global.exch.b32 %r2, [%rd30], %r1;", np.zeros(4, "u4"), blocks=5)
+    own = "mul.wide.u32 %rd1, %r1, 4; add.s64 %rd1, %rd1, %rd30; st.global.u32 [%rd1], 1;"
+    run(start + own + "st.global.u32 [%rd1], 2;", np.zeros(5, "u4"), threads=9, blocks=5)

@@ -182,3 +182,12 @@ def test_launches_that_no_device_would_run(grid: int, block: int, limit: str, te
     ptx = kernel("").replace(")\n{", f") {limit}\n{{")
     with pytest.raises(EmulatorError, match=text):
         emulator.launch(ptx, "k", grid, block, [np.zeros(1)])
+
+
+def test_arrays_of_no_or_one_element() -> None:
+    scalar = np.array(3.0)
+    run(DOUBLE, scalar)
+    assert scalar == 6.0
+    with pytest.raises(EmulatorError, match=r"past the end of argument 0 \(0 bytes"):
+        run(DOUBLE, np.zeros(0))
+    run("", np.zeros((0, 3)))

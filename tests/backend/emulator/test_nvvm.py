@@ -79,6 +79,38 @@ OPERATIONS: dict[str, tuple[str, str, str, Reference]] = {
         %r = trunc i64 %h to i32""",
         *("i32", "i32", lambda x, y: wrapped((x.astype("i8") * y) >> 32)),
     ),
+    "bytes": (
+        "%r = call i32 @llvm.bswap.i32(i32 %x)",
+        *("i32", "i32", lambda x, y: x.byteswap()),
+    ),
+    "turned": (
+        "%r = call i32 @llvm.fshl.i32(i32 %x, i32 %x, i32 7)",
+        *("i32", "i32", lambda x, y: wrapped(x.view("u4") << 7 | x.view("u4") >> 25)),
+    ),
+    "overflow": (
+        """%p0 = call {i32, i1} @llvm.smul.with.overflow.i32(i32 %x, i32 %y)
+        %o = extractvalue {i32, i1} %p0, 1
+        %r = zext i1 %o to i32""",
+        *("i32", "i32", lambda x, y: (x * y != x.astype("i8") * y).astype("i4")),
+    ),
+    "cases": (
+        """switch i32 %x, label %other [ i32 0, label %zero
+            i32 1, label %one
+            i32 7, label %seven ]
+        zero:
+          br label %end
+        one:
+          %triple = mul i32 %y, 3
+          br label %end
+        seven:
+          %flipped = xor i32 %y, 77
+          br label %end
+        other:
+          br label %end
+        end:
+          %r = phi i32 [ 5, %zero ], [ %triple, %one ], [ %flipped, %seven ], [ 9, %other ]""",
+        *("i32", "i32", lambda x, y: np.select([x == 0, x == 1, x == 7], [5, y * 3, y ^ 77], 9)),
+    ),
     "division": (
         """%z = icmp eq i32 %y, 0
         %d = select i1 %z, i32 3, i32 %y
@@ -139,7 +171,10 @@ OPERATIONS: dict[str, tuple[str, str, str, Reference]] = {
 }
 DECLARE = """declare i32 @llvm.ctpop.i32(i32)
 declare i32 @llvm.ctlz.i32(i32, i1)
-declare i32 @llvm.cttz.i32(i32, i1)"""
+declare i32 @llvm.cttz.i32(i32, i1)
+declare i32 @llvm.bswap.i32(i32)
+declare i32 @llvm.fshl.i32(i32, i32, i32)
+declare {i32, i1} @llvm.smul.with.overflow.i32(i32, i32)"""
 
 
 @pytest.mark.parametrize("arch", ARCHS)
