@@ -39,12 +39,20 @@ def saturate(a: np.ndarray) -> np.ndarray:
 
 
 def floating(ins: Instruction, count: int, function: Arithmetic) -> Operation:
-    """An operation on `count` operands of the instruction's type, with its modifiers applied."""
-    ty = ins.type
+    """An operation on `count` operands of the instruction's type, with its modifiers applied.
+
+    With two types, as in fma.rn.f32.f16, the result and the last operand have the first one.
+    """
+    ty, narrow = ins.types[0], ins.type
     ftz, sat, bfloat = ins.has("ftz"), ins.has("sat"), ty.kind == "t"
+    mixed = len(ins.types) == 2
 
     def compute(*operands: np.ndarray) -> np.ndarray:
         values = [widen(v) for v in operands] if bfloat else list(operands)
+        if mixed:
+            *factors, last = operands
+            half = narrow.kind == "t"
+            values = [widen(v) if half else v.astype(np.float32) for v in factors] + [last]
         if ftz:
             values = [flush(v) for v in values]
         result = function(*values)
@@ -53,6 +61,8 @@ def floating(ins: Instruction, count: int, function: Arithmetic) -> Operation:
         result = np.maximum(result, 0) if ins.has("relu") else result
         return shorten(result) if bfloat else result
 
+    if mixed:
+        return Operation(ty, (narrow,) * (count - 1) + (ty,), compute)
     return same(ty, count, compute)
 
 

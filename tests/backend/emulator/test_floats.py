@@ -249,3 +249,15 @@ def test_bfloat() -> None:
         exact = Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))
         step = Fraction(float(abs(np.spacing(w)))) * 2**16
         assert abs(Fraction(float(w)) - exact) * 2 <= step
+
+
+@pytest.mark.parametrize("narrow", ["f16", "bf16"])
+def test_sums_of_two_types(narrow: str) -> None:
+    """The last operand and the result are float32; nothing is rounded in between."""
+    a = np.array([3.0, -1.5, 0.25, 2.0], "f4")
+    c = np.array([1.5, 1e-7, 3e8, -2.0], "f4")
+    bits = a.astype("f2") if narrow == "f16" else (a.view("u4") >> 16).astype("u2")
+    for op, want in (("add", a + c), ("sub", a - c), ("fma", a * a + c)):
+        factors = [(narrow, bits)] * (2 if op == "fma" else 1)
+        got = evaluate(f"{op}.rn.f32.{narrow}", "f32", *factors, ("f32", c)).view("f4")
+        assert (got == want).all(), op
