@@ -24,9 +24,10 @@ from fjit.core.placed import Array, Placed, on_host, placed
 from fjit.errors import FjitValueError
 from fjit.lower.assembly import Assembly
 from fjit.runtime.cubins import Code
-from fjit.runtime.device import DeviceExecutable, Launches
+from fjit.runtime.device import DeviceExecutable, KernelLaunch, Launches
 from fjit.runtime.devices import LEGACY_STREAM, Block, Device
 from fjit.runtime.executable import Options, raise_status
+from fjit.runtime.graphs import Kernel, Replay
 
 _FLAGS: Final = re.compile(r"\b(?:atom|red)\.")
 """Only errors of values are noted by atomic instructions."""
@@ -53,11 +54,16 @@ class CudaExecutable(DeviceExecutable):
         self.device = device
         super().__init__(assembly, options, writes)
         self.empty = [device.nothing() if address else 0 for address in self.empty]
-        self._functions = {
-            (code, name): device.function(code.linked.cubin, name)
-            for code, name, *_ in self.launches
+        self._replays = {
+            step: Replay(device, [self._kernel(launch) for launch in step.launches])
+            for step in self.steps
+            if isinstance(step, Launches)
         }
         self._may_raise = any(_FLAGS.search(code.ptx) for code in self.codes)
+
+    def _kernel(self, launch: KernelLaunch) -> Kernel:
+        function = self.device.function(launch.code.linked.cubin, launch.name)
+        return Kernel(function, *launch.shape, launch.first, launch.words)
 
     def spread_out(self, code: Code, number: int, launch: Launch) -> Launch:
         """No more blocks than some waves of what the device holds, by the linker's registers."""
@@ -140,17 +146,10 @@ class CudaExecutable(DeviceExecutable):
     ) -> None:
         """Queue the steps in order on memory that is in place."""
         for step in self.steps:
-            if not isinstance(step, Launches):
+            if isinstance(step, Launches):
+                self._replays[step].run(table, scratch.stream)
+            else:
                 self.call(step.eqn, table, arguments, results, scratch)
-                continue
-            for launch in step.launches:
-                self.device.driver.launch(
-                    self._functions[launch.code, launch.name],
-                    launch.shape.grid,
-                    launch.shape.block,
-                    table[launch.first : launch.first + launch.words],
-                    scratch.stream,
-                )
 
     # ---- library calls ----------------------------------------------------------------------
     def call(
