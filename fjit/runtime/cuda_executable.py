@@ -54,11 +54,12 @@ class CudaExecutable(DeviceExecutable):
         self.device = device
         super().__init__(assembly, options, writes)
         self.empty = [device.nothing() if address else 0 for address in self.empty]
-        self._replays = {
-            step: Replay(device, [self._kernel(launch) for launch in step.launches])
-            for step in self.steps
+        self._replays = [
+            Replay(device, [self._kernel(launch) for launch in step.launches])
             if isinstance(step, Launches)
-        }
+            else None
+            for step in self.steps
+        ]
         self._may_raise = any(_FLAGS.search(code.ptx) for code in self.codes)
 
     def _kernel(self, launch: KernelLaunch) -> Kernel:
@@ -145,11 +146,11 @@ class CudaExecutable(DeviceExecutable):
         count: int,
     ) -> None:
         """Queue the steps in order on memory that is in place."""
-        for step in self.steps:
-            if isinstance(step, Launches):
-                self._replays[step].run(table, scratch.stream)
-            else:
+        for step, replay in zip(self.steps, self._replays, strict=True):
+            if replay is None:
                 self.call(step.eqn, table, arguments, results, scratch)
+            else:
+                replay.run(table, scratch.stream)
 
     # ---- library calls ----------------------------------------------------------------------
     def call(

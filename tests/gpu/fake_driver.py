@@ -126,7 +126,7 @@ class FakeDriver:
 
     def real(self, address: int, nbytes: int) -> int:
         """Where the fake keeps what is at a device address."""
-        starts = sorted(self.blocks)
+        starts = sorted(tuple(self.blocks))  # a copy, as other threads add blocks
         at = bisect.bisect_right(starts, address) - 1
         assert at >= 0, f"{address:#x} is no device memory"
         block = self.blocks[starts[at]]
@@ -137,7 +137,7 @@ class FakeDriver:
     def _bytes(self, address: int, nbytes: int) -> np.ndarray[Any, Any]:
         real = self.real(address, nbytes)
         block = next(
-            b for b in self.blocks.values() if b.ctypes.data <= real < b.ctypes.data + len(b)
+            b for b in list(self.blocks.values()) if b.ctypes.data <= real < b.ctypes.data + len(b)
         )
         start = real - int(block.ctypes.data)
         return block[start : start + nbytes]

@@ -140,8 +140,9 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     toolkit.driver.cache_clear()
     monkeypatch.setattr(toolkit.importlib, "import_module", missing)
     monkeypatch.setattr(drivers, "_process", drivers._Process())
-    with pytest.raises(MissingPackageError, match=r"pip install 'fjit\[cuda\]'"):
+    with pytest.raises(MissingPackageError, match=r"pip install 'fjit\[cuda\]'") as e:
         devices_of()
+    assert "cuda-emulator" in str(e.value) and "fjit doctor" in str(e.value)
 
 
 def test_a_device_that_is_lost_while_memory_is_freed_is_no_second_error(fake: FakeDriver) -> None:
