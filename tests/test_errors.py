@@ -484,7 +484,7 @@ def test_differences_of_bools() -> None:
 @pytest.mark.parametrize(
     ("options", "good"),
     [
-        ({"target": "gpu"}, "auto, cpu, interpreter"),
+        ({"target": "gpu"}, "auto, cpu, cuda, cuda-emulator, interpreter"),
         ({"fusion": "most"}, "auto, max, none"),
         ({"threads": 0}, "None or an int >= 1"),
         ({"threads": 1.5}, "None or an int >= 1"),

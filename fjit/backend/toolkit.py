@@ -52,7 +52,12 @@ def driver() -> ModuleType:
     try:
         return importlib.import_module("cuda.bindings.driver")
     except ImportError as error:
-        raise _not_installed() from error
+        lacking = ", ".join(missing()) or "none of its packages, but it does not load"
+        raise MissingPackageError(
+            f"running on a GPU needs CUDA's packages, and they were not found (missing: {lacking}; "
+            "`fjit doctor` shows what is there). pip install 'fjit[cuda]'; with them "
+            "target='cuda-emulator' runs the same kernels on a machine without a GPU."
+        ) from error
 
 
 @functools.cache

@@ -24,10 +24,11 @@ from fjit.core.placed import Array, Placed, on_host, placed
 from fjit.errors import FjitValueError
 from fjit.frontend.function import Write
 from fjit.lower.assembly import Assembly
-from fjit.runtime.device import DeviceExecutable, Launches
+from fjit.runtime.device import DeviceExecutable, KernelLaunch, Launches
 from fjit.runtime.devices import LEGACY_STREAM, Block, Device
 from fjit.runtime.executable import Options, raise_status
 from fjit.runtime.gpu_code import Code
+from fjit.runtime.graphs import Kernel, Replay
 
 _FLAGS: Final = re.compile(r"\b(?:atom|red)\.")
 """Only errors of values are noted by atomic instructions."""
@@ -54,11 +55,17 @@ class CudaExecutable(DeviceExecutable):
         self.device = device
         super().__init__(assembly, options, writes)
         self.empty = [device.nothing() if address else 0 for address in self.empty]
-        self._functions = {
-            (code, name): device.function(code.linked.cubin, name)
-            for code, name, *_ in self.launches
-        }
+        self._replays = [
+            Replay(device, [self._kernel(launch) for launch in step.launches])
+            if isinstance(step, Launches)
+            else None
+            for step in self.steps
+        ]
         self._may_raise = any(_FLAGS.search(code.ptx) for code in self.codes)
+
+    def _kernel(self, launch: KernelLaunch) -> Kernel:
+        function = self.device.function(launch.code.linked.cubin, launch.name)
+        return Kernel(function, *launch.shape, launch.first, launch.words)
 
     def spread_out(self, code: Code, number: int, launch: Launch) -> Launch:
         """No more blocks than some waves of what the device holds, by the linker's registers."""
@@ -140,18 +147,11 @@ class CudaExecutable(DeviceExecutable):
         count: int,
     ) -> None:
         """Queue the steps in order on memory that is in place."""
-        for step in self.steps:
-            if not isinstance(step, Launches):
+        for step, replay in zip(self.steps, self._replays, strict=True):
+            if replay is None:
                 self.call(step.eqn, table, arguments, results, scratch)
-                continue
-            for launch in step.launches:
-                self.device.driver.launch(
-                    self._functions[launch.code, launch.name],
-                    launch.shape.grid,
-                    launch.shape.block,
-                    table[launch.first : launch.first + launch.words],
-                    scratch.stream,
-                )
+            else:
+                replay.run(table, scratch.stream)
 
     # ---- library calls ----------------------------------------------------------------------
     def call(

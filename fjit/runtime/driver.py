@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,15 @@ from fjit.runtime.driver_errors import no_driver, refused
 
 NAME_BYTES: Final = 256
 _WORD: Final = 8
+
+
+class Launch(NamedTuple):
+    """A kernel, its blocks, their threads, and the words that it takes."""
+
+    function: int
+    grid: tuple[int, int]
+    block: tuple[int, int]
+    words: np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Driver:
@@ -164,21 +174,42 @@ class Driver:
         doing = f"finding kernel {name}"
         return int(self._do(doing, "cuModuleGetFunction", module, name.encode()))
 
-    def launch(
-        self,
-        function: int,
-        grid: tuple[int, int],
-        block: tuple[int, int],
-        words: np.ndarray[Any, np.dtype[np.int64]],
-        stream: int,
-    ) -> None:
-        """Start a kernel that takes these words, in the order of the stream."""
-        places = words.ctypes.data + _WORD * np.arange(len(words), dtype=np.int64)
+    def launch(self, launch: Launch, stream: int) -> None:
+        """Start a kernel in the order of the stream."""
+        function, grid, block, words = launch
+        places = _places(words)
         doing = f"starting a kernel of {grid} blocks of {block} threads"
         self._do(
             doing, "cuLaunchKernel", function, *grid, 1, *block, 1, 0, stream,
             int(places.ctypes.data), 0,
         )  # fmt: skip
+
+    def graph(self, launches: Sequence[Launch]) -> int:
+        """A graph that starts these kernels one after the other, with the words of now."""
+        doing = f"recording {len(launches)} kernels as a graph"
+        graph = self._do(doing, "cuGraphCreate", 0)
+        try:
+            before: list[Any] = []
+            for function, grid, block, words in launches:
+                how = self._cuda.CUDA_KERNEL_NODE_PARAMS()
+                how.func = self._cuda.CUfunction(function)
+                how.gridDimX, how.gridDimY, how.gridDimZ = *grid, 1
+                how.blockDimX, how.blockDimY, how.blockDimZ = *block, 1
+                places = _places(words)
+                how.kernelParams = int(places.ctypes.data)
+                node = self._do(doing, "cuGraphAddKernelNode", graph, before, len(before), how)
+                before = [node]
+            return int(self._do(doing, "cuGraphInstantiate", graph, 0))
+        finally:
+            self._do("forgetting a graph", "cuGraphDestroy", graph)
+
+    def launch_graph(self, graph: int, stream: int) -> None:
+        """Start a graph's kernels in the order of the stream."""
+        self._do("starting a graph of kernels", "cuGraphLaunch", graph, stream)
+
+    def destroy_graph(self, graph: int) -> None:
+        """Forget a graph; what runs of it ends first."""
+        self._do("forgetting a graph", "cuGraphExecDestroy", graph)
 
     # ---- order ------------------------------------------------------------------------------
     def wait(self, stream: int) -> None:
@@ -245,6 +276,11 @@ def forked() -> DriverError:
         "or use the GPU only after the fork. `fjit doctor` shows the GPUs; target='cuda-emulator' "
         "runs the same kernels without them."
     )
+
+
+def _places(words: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The addresses of words one behind the other, which is how the driver takes them."""
+    return words.ctypes.data + _WORD * np.arange(len(words), dtype=np.int64)
 
 
 def _name(status: Any) -> str:

@@ -7,7 +7,7 @@ A launch takes the words that the kernel would take, and runs the same nest's CP
 
 import bisect
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +18,7 @@ from fjit.backend import simt
 from fjit.backend.nvvm import KernelInfo, Linked
 from fjit.runtime import devices, gpu_code, threads
 from fjit.runtime import driver as drivers
+from fjit.runtime.driver import Launch
 from fjit.runtime.driver_errors import refused
 from fjit.runtime.executable import Options, compile_kernel
 from fjit.runtime.host import host
@@ -39,6 +40,9 @@ class FakeDriver:
         self.capability = (9, 0)
         self.fail: dict[str, str] = {}  # a method's name, and the code that it gives
         self.codes: dict[int, gpu_code.Code] = {}
+        self.spare: dict[tuple[int, int], list[int]] = {}
+        self.graphs: dict[int, list[Launch]] = {}
+        self.next_graph = 0
         self.functions: dict[int, tuple[gpu_code.Code, int]] = {}
 
     def _note(self, name: str, *details: Any) -> None:
@@ -105,8 +109,10 @@ class FakeDriver:
         self._note("allocate", nbytes, stream)
         assert bool(pool) is self.pools
         device = self.contexts[-1] - 100
-        address = self.next[device]
-        self.next[device] += -(-nbytes // 256) * 256 + 256
+        spare = self.spare.setdefault((device, nbytes), [])
+        address = spare.pop() if spare else self.next[device]
+        if address == self.next[device]:
+            self.next[device] += -(-nbytes // 256) * 256 + 256
         block = np.full(nbytes + 64, 0xA5, np.uint8)
         start = -int(block.ctypes.data) % 64
         self.blocks[address] = block[start : start + nbytes]
@@ -115,11 +121,12 @@ class FakeDriver:
     def free(self, address: int, pool: int, stream: int) -> None:
         self._entered(address)
         self._note("free", address, stream)
-        del self.blocks[address]
+        size = len(self.blocks.pop(address))
+        self.spare.setdefault(((address - BASE) // BETWEEN, size), []).append(address)
 
     def real(self, address: int, nbytes: int) -> int:
         """Where the fake keeps what is at a device address."""
-        starts = sorted(self.blocks)
+        starts = sorted(tuple(self.blocks))  # a copy, as other threads add blocks
         at = bisect.bisect_right(starts, address) - 1
         assert at >= 0, f"{address:#x} is no device memory"
         block = self.blocks[starts[at]]
@@ -130,7 +137,7 @@ class FakeDriver:
     def _bytes(self, address: int, nbytes: int) -> np.ndarray[Any, Any]:
         real = self.real(address, nbytes)
         block = next(
-            b for b in self.blocks.values() if b.ctypes.data <= real < b.ctypes.data + len(b)
+            b for b in list(self.blocks.values()) if b.ctypes.data <= real < b.ctypes.data + len(b)
         )
         start = real - int(block.ctypes.data)
         return block[start : start + nbytes]
@@ -171,15 +178,9 @@ class FakeDriver:
         self.functions[len(self.functions) + 1] = (code, code.names.index(name))
         return len(self.functions)
 
-    def launch(
-        self,
-        function: int,
-        grid: tuple[int, int],
-        block: tuple[int, int],
-        words: np.ndarray[Any, np.dtype[np.int64]],
-        stream: int,
-    ) -> None:
+    def launch(self, launch: Launch, stream: int) -> None:
         self._entered()
+        function, grid, block, words = launch
         code, number = self.functions[function]
         self._note("launch", grid, block, tuple(words.tolist()), stream)
         assert grid[1] <= 65_535 and 0 < block[0] * block[1] <= 1024
@@ -194,6 +195,24 @@ class FakeDriver:
         address = compiled.module.address(f"phase{number}")
         steps = np.array([[address, 0, tasks, min(phase.grain, tasks), 0]], np.int64)
         threads.run(int(table.ctypes.data), int(steps.ctypes.data), 1, 1)
+
+    def graph(self, launches: Sequence[Launch]) -> int:
+        self._entered()
+        self._note("graph", len(launches))
+        copies = [launch._replace(words=launch.words.copy()) for launch in launches]
+        self.next_graph += 1
+        self.graphs[self.next_graph] = copies
+        return self.next_graph
+
+    def launch_graph(self, graph: int, stream: int) -> None:
+        self._note("launch_graph", graph, stream)
+        for launch in self.graphs[graph]:
+            self.launch(launch, stream)
+
+    def destroy_graph(self, graph: int) -> None:
+        self._entered()
+        self._note("destroy_graph", graph)
+        del self.graphs[graph]
 
     # ---- order
     def wait(self, stream: int) -> None:

@@ -10,6 +10,13 @@
 typedef int R;
 typedef unsigned long long P;
 
+struct node { /* CUDA_KERNEL_NODE_PARAMS_v2 */
+  void *function;
+  unsigned grid[3], block[3], shared;
+  void **params, **extra;
+  void *kernel, *context;
+};
+
 static void note(const char *text, long long a, long long b) {
   const char *path = getenv("FJIT_FAKE_LOG");
   FILE *file = path ? fopen(path, "a") : NULL;
@@ -91,6 +98,24 @@ R cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned
   note("words", *(long long *)params[1], (long long)(uintptr_t)stream);
   return 0;
 }
+static int nodes;
+R cuGraphCreate(void **graph, unsigned flags) { nodes = 0; *graph = (void *)600; return flags; }
+R cuGraphAddKernelNode(void **node, void *graph, void *const *before, size_t count,
+                       const struct node *how) {
+  if (graph != (void *)600 || count != (nodes > 0) || (count && *before != (void *)(700L + nodes)))
+    return 1;
+  if (how->function != (void *)400 || how->shared || how->extra || how->grid[2] != 1) return 1;
+  note("node", how->grid[1], *(long long *)how->params[1]);
+  *node = (void *)(700L + ++nodes);
+  return 0;
+}
+R cuGraphInstantiateWithFlags(void **run, void *graph, P flags) { *run = (void *)800; return (R)flags; }
+R cuGraphDestroy(void *graph) { return graph == (void *)600 ? 0 : 1; }
+R cuGraphLaunch(void *run, void *stream) {
+  note("graph", nodes, 0);
+  return run == (void *)800 && depth ? 0 : 1;
+}
+R cuGraphExecDestroy(void *run) { return run == (void *)800 ? 0 : 1; }
 R cuStreamSynchronize(void *stream) {
   const char *code = getenv("FJIT_FAKE_WAIT");
   return code ? atoi(code) : 0;

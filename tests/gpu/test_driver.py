@@ -136,11 +136,13 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> Any:
         raise ImportError(name)
 
+    devices_of = fjit.cuda.devices  # fjit.cuda itself is imported when it is first used
     toolkit.driver.cache_clear()
     monkeypatch.setattr(toolkit.importlib, "import_module", missing)
     monkeypatch.setattr(drivers, "_process", drivers._Process())
-    with pytest.raises(MissingPackageError, match=r"pip install 'fjit\[cuda\]'"):
-        fjit.cuda.devices()
+    with pytest.raises(MissingPackageError, match=r"pip install 'fjit\[cuda\]'") as e:
+        devices_of()
+    assert "cuda-emulator" in str(e.value) and "fjit doctor" in str(e.value)
 
 
 def test_a_device_that_is_lost_while_memory_is_freed_is_no_second_error(fake: FakeDriver) -> None:
@@ -208,7 +210,7 @@ CALLS = """
 import numpy as np, fjit
 from fjit.errors import DriverError
 from fjit.runtime.devices import Block, device
-from fjit.runtime.driver import started
+from fjit.runtime.driver import Launch, started
 
 driver, gpu = started(), device(0)
 assert driver.version() == (13, 0) and fjit.cuda.devices() == ((0, "Fake GPU", (9, 0), 1 << 34),)
@@ -224,6 +226,12 @@ with gpu.active():
     driver.trim(200)
 gpu.synchronize()
 fjit.fuse(lambda x: np.tanh(x) + 1, target="cuda")(np.ones((3, 4), "f4"))
+with gpu.active():
+    function = driver.function(driver.load(b"\\177ELF"), "phase0")
+    kernels = [Launch(function, (1, 2 + k), (32, 4), np.arange(k, k + 3)) for k in range(3)]
+    graph = driver.graph(kernels)
+    driver.launch_graph(graph, 0)
+    driver.destroy_graph(graph)
 for wanted, call in (
     ("CUDA_ERROR_OUT_OF_MEMORY", lambda: Block(gpu, 1 << 40, 0)),
     ("CUDA_ERROR_NOT_FOUND", lambda: driver.function(300, "other")),
@@ -269,7 +277,9 @@ def test_cuda_bindings_takes_every_call(library: Path, tmp_path: Path) -> None:
     names = [note[0] for note in notes]
     assert ["pool", "1", "0"] in notes and ["keep", "4", str((1 << 34) // 8)] in notes
     assert ["load", "0", "0"] in notes, "no ELF image was loaded"
-    assert names.count("grid") == 1 and names.count("words") == 1
+    assert names.count("grid") == names.count("words") == 1
+    assert [note[1:] for note in notes if note[0] == "node"] == [["2", "1"], ["3", "2"], ["4", "3"]]
+    assert ["graph", "3", "0"] in notes
 
 
 @pytest.mark.nvvm
