@@ -24,6 +24,7 @@ from fjit.core.placed import Array, Placed, on_host, placed
 from fjit.errors import FjitValueError
 from fjit.frontend.function import Write
 from fjit.lower.assembly import Assembly
+from fjit.runtime.alignment import settled
 from fjit.runtime.device import DeviceExecutable, KernelLaunch, Launches
 from fjit.runtime.devices import LEGACY_STREAM, Block, Device
 from fjit.runtime.executable import Options, raise_status
@@ -87,6 +88,8 @@ class CudaExecutable(DeviceExecutable):
                 given[self.over[k]] if k in self.over else self.device.empty(how, stream)
                 for k, how in enumerate(self.layouts)
             ]
+            for k, write in self.parts.items():
+                results[k] = write.of(given[write.position])
             extents = self._run(given, results, stream)
             for k in self.dynamic:
                 results[k] = self._cut(results[k], k, extents, stream)
@@ -102,6 +105,7 @@ class CudaExecutable(DeviceExecutable):
         given = list(arguments)
         for k in self.pointed:
             array = given[k] if isinstance(given[k], Placed) else None
+            given[k] = settled(given[k]) if array is None else array
             start = 0 if array is None else array.address
             size = given[k].itemsize
             if any(word % size for word in (start, *given[k].strides)):

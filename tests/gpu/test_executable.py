@@ -106,10 +106,14 @@ def test_layouts_are_copied_in_as_they_are(fake: FakeDriver, layout: str) -> Non
     same(fjit.fuse(lambda x: x * 2 + 1, target="cuda")(x), on_cpu(lambda x: x * 2 + 1, x))
 
 
-def test_elements_at_odd_addresses_are_refused(fake: FakeDriver) -> None:
+def test_elements_at_odd_addresses_are_copied_or_refused(fake: FakeDriver) -> None:
     odd = np.zeros(4, np.dtype([("a", "u1"), ("b", "f4")]))["b"]
+    same(fjit.fuse(lambda x: x + 1, target="cuda")(odd), (odd + 1,))
+    there = Foreign(X)
+    address, writable = there.__cuda_array_interface__["data"]
+    there.__cuda_array_interface__["data"] = (address + 1, writable)
     with pytest.raises(FjitValueError, match=r"argument #0 has elements of 4 bytes at addresses"):
-        fjit.fuse(lambda x: x + 1, target="cuda")(odd)
+        fjit.fuse(lambda x: x + 1)(there)
 
 
 def test_only_what_an_array_spans_is_copied(fake: FakeDriver) -> None:
