@@ -31,7 +31,7 @@ from fjit.core.ir import Atom, Aval, Eqn, Literal, Program, Sym, Var
 from fjit.core.recorded import EXACT, MARK, Number, Replay, Tape
 from fjit.core.region import Region
 from fjit.frontend.function import Traced
-from fjit.lower.assembly import Assembly, Kernel, assembled
+from fjit.lower.assembly import Assembly, Fit, Kernel, assembled
 from fjit.lower.build import Memory
 from fjit.lower.nest import Nest
 from fjit.optimize.clean import own_outputs, with_inputs
@@ -58,14 +58,14 @@ Fusion = str | Callable[[Any], bool]
 
 
 class Policy(NamedTuple):
-    """What planning and lowering depend on besides a trace: keywords, and the machine's cache.
+    """What planning and lowering depend on besides a trace: keywords, and the machine.
 
     `panels` says whether matrix products may run in panels of rows, between stages on each.
     """
 
     fusion: Fusion = "auto"
     fastmath: frozenset[str] = frozenset()
-    cache_bytes: int = 0
+    fit: Fit = Fit()
     panels: bool = True
 
 
@@ -212,7 +212,7 @@ class Forms:
 
 def _afresh(traced: Traced, memory: Sequence[Memory], policy: Policy) -> Stages:
     program, made = planned(traced, memory, policy)
-    return Stages(traced, assembled(made, memory, policy.cache_bytes), (program, made))
+    return Stages(traced, assembled(made, memory, policy.fit), (program, made))
 
 
 # ---- what is alike ------------------------------------------------------------------------------
@@ -303,7 +303,7 @@ def _recorded(traced: Traced, memory: Sequence[Memory], policy: Policy, given: G
     at = [replace(m, strides=restated.part(m.strides)) for m in memory]
     writes = tuple(w._replace(region=w.region and restated.region(w.region)) for w in traced.writes)
     made = planned(replace(traced, program=program, writes=writes), at, policy)[1]
-    assembly = assembled(made, at, policy.cache_bytes)
+    assembly = assembled(made, at, policy.fit)
     found = _Numbers()
     _Filled(found.note).assembly(assembly, assembly.program.inputs)
     replay, where = tape.finish(found.numbers)

@@ -59,7 +59,9 @@ from fjit.frontend.parts import in_parts
 from fjit.frontend.paths import Attr
 from fjit.frontend.rebind import Rebound, rebind
 from fjit.frontend.session import Session, place_of
+from fjit.lower.assembly import Fit
 from fjit.lower.build import Memory
+from fjit.optimize import chunks
 from fjit.report import build, lowered
 from fjit.report.report import Report
 from fjit.runtime import entry as native
@@ -389,7 +391,7 @@ class Fused(native.NativeCallable):
 
     def _policy(self, machine: Machine) -> Policy:
         choices = self.choices
-        return Policy(choices.fusion, choices.fastmath, 0, machine.is_host)
+        return Policy(choices.fusion, choices.fastmath, panels=machine.is_host)
 
     def _options(self, machine: Machine) -> Options:
         choices = self.choices
@@ -510,7 +512,8 @@ def _rebuild(function: Callable[..., Any], choices: Choices) -> Fused:
 
 def _compiling(policy: Policy) -> Policy:
     """The policy with what only code depends on, for which LLVM is asked."""
-    return policy._replace(cache_bytes=host().l3_bytes)
+    most = chunks.CPU if policy.panels else chunks.GPU
+    return policy._replace(fit=Fit(host().l3_bytes, most))
 
 
 def _adapt(value: object, path: Any, observer: Any) -> object:

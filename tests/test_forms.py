@@ -16,7 +16,7 @@ from fjit.errors import FjitError
 from fjit.forms import Forms, Policy, planned
 from fjit.frontend.function import Traced
 from fjit.fused import Fused
-from fjit.lower.assembly import Assembly, assembled
+from fjit.lower.assembly import Assembly, Fit, assembled
 from fjit.lower.build import Memory
 from fjit.oracle.choose import seeded
 from fjit.oracle.programs import RandomProgram, build
@@ -25,7 +25,7 @@ from tests.corpus import CORPUS, Case
 
 SIZES = (17, 18, 20, 31, 32, 33, 40, 64, 67, 100)
 LONG = (*SIZES, 130, 300, 511, 512, 513, 1024, 1025, 5000)
-POLICY = Policy(cache_bytes=100_000)  # some sizes outgrow it
+POLICY = Policy(fit=Fit(100_000))  # some sizes outgrow it
 VECTOR = (*LONG, 20_000, 65_536, 131_072, 200_001)
 
 
@@ -82,7 +82,7 @@ def compared(function: Any, all_arguments: Iterator[tuple[Any, ...]]) -> int:
         if stages.planned is None:
             used += 1
             assert described(stages.assembly) == described(
-                assembled(planned(stages.traced, memory, POLICY)[1], memory, POLICY.cache_bytes)
+                assembled(planned(stages.traced, memory, POLICY)[1], memory, POLICY.fit)
             ), arguments
     return used
 

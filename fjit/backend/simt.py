@@ -25,7 +25,7 @@ from collections.abc import Callable
 from fjit.backend import scalar
 from fjit.backend.accumulate import Lanewise
 from fjit.backend.emitter import I64, Emitter, Ty, Val
-from fjit.backend.spread import Spread, holds, spread_of, vector_loops
+from fjit.backend.spread import Spread, holds, merges, spread_of, vector_loops
 from fjit.backend.statements import FLAG, WORD, Statements, raw
 from fjit.backend.thread_accumulate import ThreadAccumulator, counted_before
 from fjit.backend.threads_ir import EXCHANGE, Threads
@@ -69,7 +69,8 @@ class _Kernel(Statements):
         self.em.lines = self.entry
         self.threads = Threads(self.em, self._label, self._alloca)
         self.accs: dict[int, ThreadAccumulator | Lanewise] = {}
-        self.shared = {s.acc for v in vector_loops(loop) for s in v.body if isinstance(s, n.Update)}
+        folds = (n.Update, n.Merge)
+        self.shared = {s.acc for v in vector_loops(loop) for s in v.body if isinstance(s, folds)}
         self.scans = {s.acc for v in vector_loops(loop) for s in v.body if isinstance(s, n.Scan)}
         self.counters: dict[int, Val] = {}
         self.kept: dict[n.Value, tuple[Val, Val]] = {}
@@ -201,6 +202,11 @@ class _Kernel(Statements):
 
     def _on_loop(self, loop: n.Loop) -> None:
         start, stop = self._bounds(loop)
+        if merges(loop):
+            self.vector = loop.axis
+            self._elements(loop, self.lane, stop, self.lanes)
+            self.vector = None
+            return
         if loop.kind != "vector":
             self._sequential(loop, start, stop)
             return
@@ -243,7 +249,7 @@ class _Kernel(Statements):
     def _strided(self, loop: n.Loop, start: Val, stop: Val) -> None:
         """Threads take groups of `unit` elements side by side, the last one as far as it goes."""
         em, unit = self.em, self.spread.unit
-        if unit == 1 or holds(loop, n.Loop):
+        if unit == 1:
             self._elements(loop, em.add(start, self.lane), stop, self.lanes)
             return
         size = em.const(WORD, unit)

@@ -50,10 +50,19 @@ class Launch(NamedTuple):
 
 
 def vector_loops(loop: n.Loop) -> Iterator[n.Loop]:
-    """The vector loops of a phase, outermost ones."""
+    """The loops of a phase whose steps threads share: vector loops, outermost ones, and merges."""
     for stmt in loop.body:
         if isinstance(stmt, n.Loop):
-            yield from (stmt,) if stmt.kind == "vector" else vector_loops(stmt)
+            shared = stmt.kind == "vector" or merges(stmt)
+            yield from (stmt,) if shared else vector_loops(stmt)
+
+
+def merges(loop: n.Loop) -> bool:
+    """Whether a loop only merges partial results into accumulators, in any order."""
+    kinds = (n.Load, n.Merge, n.Position)
+    return any(isinstance(s, n.Merge) for s in loop.body) and all(
+        isinstance(s, kinds) for s in loop.body
+    )
 
 
 def holds(loop: n.Loop, *kinds: type) -> bool:
@@ -67,10 +76,11 @@ def spread_of(nest: n.Nest, loop: n.Loop) -> Spread:
     """How the phase of a parallel loop may be spread."""
     loops = list(vector_loops(loop))
     lockstep = holds(loop, n.Scan, n.Append, n.Advance)
-    shares = any(isinstance(s, n.Update) for v in loops for s in v.body)
+    shares = any(isinstance(s, n.Update | n.Merge) for v in loops for s in v.body)
     wide = not (lockstep or shares or _scratch_outside(nest, loop.body)) and _one_space(nest, loops)
     longest = max((len(v.body) for v in loops), default=1)
-    unit = 1 if lockstep else max(1, ACCESS // max(_narrow(nest, loops), 1))
+    nested = any(holds(v, n.Loop) for v in loops)  # a thread has one column, the next one the next
+    unit = 1 if lockstep or nested else max(1, ACCESS // max(_narrow(nest, loops), 1))
     while unit > 1 and unit * longest > MOST_COPIED:
         unit //= 2
     return Spread(unit, wide, lockstep)

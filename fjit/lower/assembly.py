@@ -16,6 +16,7 @@ from fjit.lower.assemble import Assembler
 from fjit.lower.build import Memory
 from fjit.lower.nest import Nest
 from fjit.optimize import cost
+from fjit.optimize.chunks import CPU, Most
 from fjit.optimize.panels import Panels
 from fjit.optimize.plan import KernelPlan, Plan
 
@@ -39,20 +40,34 @@ class Assembly(NamedTuple):
     over: tuple[Var, ...] = ()  # results that lie in the part of an input that they replace
 
 
+class Fit(NamedTuple):
+    """What of a machine nests are fitted to: bytes of its last-level cache, most chunks."""
+
+    cache_bytes: int = 0
+    most: Most = CPU
+
+
 def build_nest(
-    kernel: KernelPlan, memory: Mapping[Var, Memory], cache_bytes: int
+    kernel: KernelPlan, memory: Mapping[Var, Memory], fit: Fit
 ) -> tuple[Nest, tuple[Sym, ...]]:
     """The nest of one kernel and the symbols whose extents its cells hold.
 
-    What it stores goes past the last-level cache, of `cache_bytes`, if that holds too little.
+    What it stores goes past the last-level cache if that holds too little.
     """
     program = kernel.eqn.param("program")
     assert isinstance(program, Program)
     outputs = {v: memory[v] for v in kernel.eqn.outputs}
     moved = sum(v.aval.nbytes for v in (*program.inputs, *kernel.eqn.outputs))
-    streams = cost.outgrows(moved, cache_bytes)
+    streams = cost.outgrows(moved, fit.cache_bytes)
     assembler = Assembler(
-        kernel.env, program, kernel.schedule, dict(memory), outputs, streams, by_rows=kernel.by_rows
+        kernel.env,
+        program,
+        kernel.schedule,
+        dict(memory),
+        outputs,
+        streams,
+        by_rows=kernel.by_rows,
+        most=fit.most,
     )
     nest = assembler.build()
     return nest, tuple(assembler.writer.cells)
@@ -66,11 +81,11 @@ def memory_of(plan: Plan, inputs: Sequence[Memory]) -> dict[Var, Memory]:
     return memory
 
 
-def assembled(plan: Plan, inputs: Sequence[Memory], cache_bytes: int) -> Assembly:
-    """The plan's kernels as nests, for a machine with so much last-level cache."""
+def assembled(plan: Plan, inputs: Sequence[Memory], fit: Fit) -> Assembly:
+    """The plan's kernels as nests."""
     memory = memory_of(plan, inputs)
     kernels = []
     for kernel in plan.kernels:
-        nest, cells = build_nest(kernel, memory, cache_bytes)
+        nest, cells = build_nest(kernel, memory, fit)
         kernels.append(Kernel(kernel.eqn, nest, str(nest), cells))
     return Assembly(plan.program, tuple(kernels), memory, plan.panels, plan.over)

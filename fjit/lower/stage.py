@@ -33,7 +33,7 @@ from fjit.lower.nest import (
 from fjit.lower.packing import Packing
 from fjit.lower.segments import cuts
 from fjit.lower.tasks import Chunks, chunks_of
-from fjit.optimize import demand
+from fjit.optimize import chunks, demand
 from fjit.optimize import index as ix
 from fjit.optimize.drafts import root_reads
 from fjit.optimize.index import Axis
@@ -53,6 +53,7 @@ class StageWriter:
         streams: bool = False,
         *,
         by_rows: bool = False,
+        most: chunks.Most = chunks.CPU,
     ) -> None:
         self.env = env
         self.streams = streams and not by_rows  # panels stay in cache
@@ -75,7 +76,9 @@ class StageWriter:
         self.quits = bool(self.plan.placed) and quitting.may_quit(self.plan)
         self.flag: int | None = None
         self.looking = False
-        cut = Chunks(None) if by_rows else chunks_of(self.plan, inner, quits=self.quits)
+        cut = Chunks(None)
+        if not by_rows:
+            cut = chunks_of(self.plan, inner, quits=self.quits, most=most)
         self.chunk_axis, self.chunk_count, self.chunk_length = cut
         self.blocks = Blocks(self.writer)
         self.columns = Columns(self.writer, inner)

@@ -30,7 +30,9 @@ class Chunks(NamedTuple):
     length: int = 0
 
 
-def chunks_of(plan: Schedule, inner: Axis, *, quits: bool) -> Chunks:
+def chunks_of(
+    plan: Schedule, inner: Axis, *, quits: bool, most: chunks.Most = chunks.CPU
+) -> Chunks:
     """The chunks of a kernel; of any and all (`quits`) each row is better left to one task."""
     if plan.cascade or any(q.cls in ("scan", "filter") for q in plan.placed):
         return Chunks(None)
@@ -39,10 +41,10 @@ def chunks_of(plan: Schedule, inner: Axis, *, quits: bool) -> Chunks:
     if quits and rows > 1:
         return Chunks(None)
     if plan.outer:
-        axis, (count, length) = plan.outer[0], chunks.of_columns(plan.outer, inner)
+        axis, (count, length) = plan.outer[0], chunks.of_columns(plan.outer, inner, most)
         wanted = bool(ends & {"outer", "whole"})
     else:
         axis = inner
-        count, length = chunks.of_row(inner) if ends else chunks.of_elements(inner)
+        count, length = chunks.of_row(inner, most) if ends else chunks.of_elements(inner, most)
         wanted = bool(ends) or rows < MANY_ROWS
     return Chunks(axis, count, length) if wanted and count > 1 else Chunks(None)

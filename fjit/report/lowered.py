@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 from fjit.backend import cpu
 from fjit.core.ir import Eqn, Program, Sym, Var
-from fjit.lower.assembly import build_nest, memory_of
+from fjit.lower.assembly import Fit, build_nest, memory_of
 from fjit.lower.build import Memory
 from fjit.lower.nest import Nest
-from fjit.optimize import relax
+from fjit.optimize import chunks, relax
 from fjit.optimize.pipeline import optimize
 from fjit.optimize.plan import Plan
 from fjit.report import machine
@@ -82,7 +82,8 @@ class Lowered:
     def built(self) -> tuple[tuple[Nest, tuple[Sym, ...]], ...]:
         """Each kernel's nest, and the symbols whose extents its cells hold."""
         cache = with_caches(machine.description()).l3_bytes
-        return tuple(build_nest(kernel, self.memory, cache) for kernel in self.plan.kernels)
+        fit = Fit(cache, chunks.CPU if self.choices.gpu is None else chunks.GPU)
+        return tuple(build_nest(kernel, self.memory, fit) for kernel in self.plan.kernels)
 
     @property
     def nests(self) -> tuple[Nest, ...]:

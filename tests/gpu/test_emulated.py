@@ -134,3 +134,16 @@ def test_sums_do_not_depend_on_the_place_of_their_terms() -> None:
     apart = np.concatenate([row[:1], row])[1:]
     total = fjit.fuse(lambda x: x.sum(), target="cuda-emulator")
     assert total(row.copy()) == total(apart)
+
+
+def test_chunks_of_large_reductions() -> None:
+    """Blocks of their own, whose partial results a second launch merges; columns a thread each."""
+    x = RNG.normal(size=(600, 700)).astype("f4")
+
+    def reductions(x: Any) -> Any:
+        return x.sum(), x.max(), x.argmax()
+
+    check_paths(reductions, (x,), {}, EMULATED[:1])
+    check_paths(lambda x: (x.sum(0), x.mean(0), x.min(0)), (x,), {}, EMULATED[:1])
+    lowered = fjit.fuse(lambda x: x.sum(), target="cuda:sm_90").lower(x)
+    assert lowered.nests[0].phases[0].tasks > 4 and len(lowered.nests[0].phases) == 2
