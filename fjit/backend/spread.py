@@ -35,6 +35,7 @@ class Spread(NamedTuple):
     unit: int
     wide: bool  # whether several blocks may share a task
     lockstep: bool  # whether all threads of a block have to take each step together
+    even: bool  # whether all tasks go through as many steps, so that they may share a block
 
 
 class Launch(NamedTuple):
@@ -83,7 +84,7 @@ def spread_of(nest: n.Nest, loop: n.Loop) -> Spread:
     unit = 1 if lockstep or nested else max(1, ACCESS // max(_narrow(nest, loops), 1))
     while unit > 1 and unit * longest > MOST_COPIED:
         unit //= 2
-    return Spread(unit, wide, lockstep)
+    return Spread(unit, wide, lockstep, not (lockstep or _uneven(loop)))
 
 
 def _narrow(nest: n.Nest, loops: Sequence[n.Loop]) -> int:
@@ -102,6 +103,12 @@ def _scratch_outside(nest: n.Nest, stmts: Sequence[n.Stmt]) -> bool:
     return False
 
 
+def _uneven(loop: n.Loop) -> bool:
+    """Whether tasks differ in the steps of a loop around those of their threads: in chunks."""
+    around = (s for s in loop.body if isinstance(s, n.Loop) and s.kind != "vector")
+    return any(s.start is not None or _uneven(s) for s in around)
+
+
 def _one_space(nest: n.Nest, loops: Sequence[n.Loop]) -> bool:
     """Whether a thread that reads private memory has written it: all loops walk alike."""
     if not any(b.kind == "private" for b in nest.buffers):
@@ -116,10 +123,10 @@ def launch_of(spread: Spread, tasks: int, extents: Sequence[int], most: int = TH
     """
     steps = -(-max(extents, default=1) // spread.unit)
     wide = _power(min(max(steps, 1), most))
-    if spread.lockstep:
+    if not spread.even:
         wide = max(wide, WARP)
     high = 1
-    if not spread.lockstep and (wide <= WARP or spread.wide):
+    if spread.even and (wide <= WARP or spread.wide):
         high = max(1, (THREADS if spread.wide else 4 * WARP) // wide)
         high = max(high, WARP // wide)
     blocks = min(-(-steps // wide), MOST_WIDE) if spread.wide else 1

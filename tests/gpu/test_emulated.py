@@ -147,3 +147,12 @@ def test_chunks_of_large_reductions() -> None:
     check_paths(lambda x: (x.sum(0), x.mean(0), x.min(0)), (x,), {}, EMULATED[:1])
     lowered = fjit.fuse(lambda x: x.sum(), target="cuda:sm_90").lower(x)
     assert lowered.nests[0].phases[0].tasks > 4 and len(lowered.nests[0].phases) == 2
+
+
+@pytest.mark.parametrize("shape", [(9000, 64), (70_000, 1)])
+def test_tasks_of_different_lengths_share_no_block(shape: tuple[int, int]) -> None:
+    """The last chunk of rows is shorter, and a barrier waits for all threads of a block."""
+    x = RNG.normal(size=shape).astype("f4")
+    for arrays in (x, np.asfortranarray(x)):
+        check_paths(lambda x: (x.max(0), x.sum(0), x.argmin(0)), (arrays,), {}, EMULATED[1:2])
+        check_paths(lambda x: x.max(1).sum(), (arrays,), {}, EMULATED[1:2])
