@@ -194,3 +194,22 @@ def test_arrays_without_elements_are_not_read_along_their_strides() -> None:
     none = np.lib.stride_tricks.as_strided(np.zeros(0, "f4"), (4, 99, 0), (1 << 40, 1 << 30, 4))
     check(lambda a, b: (a + b[1]).sum(2), none, none)
     check(lambda a, b: a * b[0], none, none[::-1, ::-1])
+
+
+@pytest.mark.parametrize("bad", [5, -6, -11, 2**40])
+@pytest.mark.parametrize("name", ["get", "set", "add", "put"])
+def test_indices_out_of_range_on_either_side(name: str, bad: int) -> None:
+    """One below the range is not counted from the end twice."""
+
+    def access(x: Any, i: Any) -> Any:
+        if name == "get":
+            return x[i]
+        if name == "set":
+            x[i] = 0
+        elif name == "add":
+            np.add.at(x, i, 1)
+        else:
+            np.put(x, i, 0)
+        return x.sum()
+
+    check(access, np.arange(5.0), np.array([0, bad, 1]))

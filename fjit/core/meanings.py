@@ -83,7 +83,14 @@ def diagonal(a: Array, *, offset: int, axis1: int, axis2: int) -> Array:
 def gather(a: Array, *indices: Array, axes: tuple[int, ...]) -> Array:
     """See rules.gather; an index out of range raises IndexError."""
     moved = np.moveaxis(a, axes, range(len(axes)))
+    _check_counted(indices)
     return moved[tuple(indices)]
+
+
+def _check_counted(indices: tuple[Array, ...]) -> None:
+    """Indices are counted from the start by now: NumPy must not count from the end once more."""
+    if any(np.asarray(index).dtype.kind == "i" and np.any(index < 0) for index in indices):
+        raise IndexError("index is out of bounds for the axis that it selects from")
 
 
 def iota(*, shape: tuple[int, ...], axis: int) -> Array:
@@ -185,6 +192,7 @@ def scatter(a: Array, values: Array, *indices: Array, axes: tuple[int, ...], op:
     """See rules.scatter."""
     out = np.array(a)
     moved = np.moveaxis(out, axes, range(len(axes)))
+    _check_counted(indices)
     if op == "set":
         moved[tuple(indices)] = values
     else:
