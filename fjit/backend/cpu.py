@@ -334,17 +334,6 @@ class _Phase(Versions):
             assert isinstance(acc, Accumulator)
             acc.update_place(self.values[stmt.value], mask, self.copy, position, stmt.unsorted)
 
-    def _on_merge(self, stmt: n.Merge) -> None:
-        self.accs[stmt.acc].merge([self.values[v] for v in stmt.parts])
-
-    def _on_close(self, stmt: n.Close) -> None:
-        acc = self.accs[stmt.acc]
-        if not stmt.partial:
-            self.values[stmt.outs[0]] = acc.close()
-            return
-        for out, word in zip(stmt.outs, acc.close_words(), strict=True):
-            self.values[out] = word
-
     def _on_scan(self, stmt: n.Scan) -> None:
         value = self.values[stmt.value]
         self.values[stmt.out] = self.accs[stmt.acc].scan(value)

@@ -53,7 +53,6 @@ class Frame(Statements):
         self.row: tuple[str, int, int] | None = None  # axis, copy and copies of an unrolled loop
         self.tiles: dict[tuple[n.Value, int], list[Val]] = {}
         self.within: Val | None = None
-        self.accs: dict[int, Accumulator | Lanewise] = {}
         self.strides: dict[int, Val] = {}
         self.counters: dict[int, Val] = {}
         self.slots: dict[int, Val] = {}

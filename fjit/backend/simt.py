@@ -25,7 +25,7 @@ from collections.abc import Callable
 from fjit.backend import scalar
 from fjit.backend.accumulate import Lanewise
 from fjit.backend.emitter import I64, Emitter, Ty, Val
-from fjit.backend.spread import Spread, holds, merges, spread_of, vector_loops
+from fjit.backend.spread import Spread, holds, merges, spread_of, vector_loops, wide_accesses
 from fjit.backend.statements import FLAG, WORD, Statements, raw
 from fjit.backend.thread_accumulate import ThreadAccumulator, counted_before
 from fjit.backend.threads_ir import EXCHANGE, Threads
@@ -68,7 +68,6 @@ class _Kernel(Statements):
         self.spread: Spread = spread_of(nest, loop)
         self.em.lines = self.entry
         self.threads = Threads(self.em, self._label, self._alloca)
-        self.accs: dict[int, ThreadAccumulator | Lanewise] = {}
         folds = (n.Update, n.Merge)
         self.shared = {s.acc for v in vector_loops(loop) for s in v.body if isinstance(s, folds)}
         self.scans = {s.acc for v in vector_loops(loop) for s in v.body if isinstance(s, n.Scan)}
@@ -257,7 +256,7 @@ class _Kernel(Statements):
         count = self._larger(em.sub(stop, start), em.const(WORD, 0))
         number = self._alloca(WORD)
         self._set(number, self.lane)
-        wide = self._wide_accesses(loop)
+        wide = wide_accesses(loop)
         if wide:
             whole = em.select(self._aligned(wide, loop, start), em.lshr(count, shift), self.lane)
 
@@ -291,19 +290,6 @@ class _Kernel(Statements):
                 self.accs[stmt.acc].flush()
 
     # ---- elements side by side ------------------------------------------------------------------
-    def _wide_accesses(self, loop: n.Loop) -> dict[int, n.Load | n.Store]:
-        """Loads and stores of a vector loop whose elements lie side by side, by identity."""
-        inside = {f"%{out}" for s in loop.body for out in _outs(s)}
-        return {
-            id(s): s
-            for s in loop.body
-            if isinstance(s, n.Load | n.Store)
-            and s.guard is None
-            and not (s.other is not None if isinstance(s, n.Load) else s.more)
-            and s.at.terms.count((loop.axis, n.UNIT)) == 1
-            and not any(t in inside or (t[0] == "c" and t != "chunk") for t, _ in s.at.terms)
-        }
-
     def _aligned(self, wide: dict[int, n.Load | n.Store], loop: n.Loop, start: Val) -> Val:
         """Whether all these accesses are of aligned addresses."""
         em = self.em
@@ -454,17 +440,6 @@ class _Kernel(Statements):
         if self.vector is None and isinstance(acc, ThreadAccumulator):
             acc.flush()
 
-    def _on_merge(self, stmt: n.Merge) -> None:
-        self.accs[stmt.acc].merge([self.values[v] for v in stmt.parts])
-
-    def _on_close(self, stmt: n.Close) -> None:
-        acc = self.accs[stmt.acc]
-        if not stmt.partial:
-            self.values[stmt.outs[0]] = acc.close()
-            return
-        for out, word in zip(stmt.outs, acc.close_words(), strict=True):
-            self.values[out] = word
-
     def _on_scan(self, stmt: n.Scan) -> None:
         em, acc = self.em, self.accs[stmt.acc]
         assert isinstance(acc, ThreadAccumulator)
@@ -510,8 +485,3 @@ class _Kernel(Statements):
         else:
             more = em.zext(self.values[stmt.guard], WORD)
         self._set(counter, em.add(self._read(counter, WORD), more))
-
-
-def _outs(stmt: n.Stmt) -> tuple[n.Value, ...]:
-    out = getattr(stmt, "out", None)
-    return getattr(stmt, "outs", ()) if out is None else (out,)

@@ -116,6 +116,25 @@ def _one_space(nest: n.Nest, loops: Sequence[n.Loop]) -> bool:
     return len({(v.extent, v.start, v.stop) for v in loops}) <= 1
 
 
+def wide_accesses(loop: n.Loop) -> dict[int, n.Load | n.Store]:
+    """Loads and stores of a vector loop whose elements lie side by side, by identity."""
+    inside = {f"%{out}" for s in loop.body for out in _outs(s)}
+    return {
+        id(s): s
+        for s in loop.body
+        if isinstance(s, n.Load | n.Store)
+        and s.guard is None
+        and not (s.other is not None if isinstance(s, n.Load) else s.more)
+        and s.at.terms.count((loop.axis, n.UNIT)) == 1
+        and not any(t in inside or (t[0] == "c" and t != "chunk") for t, _ in s.at.terms)
+    }
+
+
+def _outs(stmt: n.Stmt) -> tuple[n.Value, ...]:
+    out = getattr(stmt, "out", None)
+    return getattr(stmt, "outs", ()) if out is None else (out,)
+
+
 def launch_of(spread: Spread, tasks: int, extents: Sequence[int], most: int = THREADS) -> Launch:
     """The launch of so many tasks whose vector loops have these extents.
 

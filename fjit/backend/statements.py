@@ -10,6 +10,7 @@ backend/scalar.py, whatever the machine.
 from __future__ import annotations
 
 from fjit.backend import scalar
+from fjit.backend.accumulate import Accumulator, Lanewise
 from fjit.backend.emitter import I1, I64, PTR, Emitter, Ty, Val
 from fjit.backend.faults import faults
 from fjit.core import dtypes
@@ -29,6 +30,7 @@ class Statements:
         self.entry: list[str] = []
         self.values: dict[int, Val] = {}
         self.axes: dict[str, Val] = {}
+        self.accs: dict[int, Accumulator | Lanewise] = {}
         self.granted: frozenset[n.Value] = frozenset()  # conditions that are known to hold
         self.blocks = 0
 
@@ -100,6 +102,18 @@ class Statements:
             bad = em.and_(bad, self.values[stmt.guard])
         self.flag(bad, stmt.code)
         self.values[stmt.out] = em.select(good, value, em.const(value.ty, 0))
+
+    # ---- reductions -----------------------------------------------------------------------------
+    def _on_merge(self, stmt: n.Merge) -> None:
+        self.accs[stmt.acc].merge([self.values[v] for v in stmt.parts])
+
+    def _on_close(self, stmt: n.Close) -> None:
+        acc = self.accs[stmt.acc]
+        if not stmt.partial:
+            self.values[stmt.outs[0]] = acc.close()
+            return
+        for out, word in zip(stmt.outs, acc.close_words(), strict=True):
+            self.values[out] = word
 
     # ---- numbers and memory ---------------------------------------------------------------------
     def _times(self, value: Val, factor: n.Slot | int, itemsize: int) -> Val:
