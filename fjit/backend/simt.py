@@ -24,7 +24,7 @@ from collections.abc import Callable
 
 from fjit.backend import scalar
 from fjit.backend.accumulate import Lanewise
-from fjit.backend.emitter import I64, Emitter, Ty, Val
+from fjit.backend.emitter import I32, I64, Emitter, Ty, Val
 from fjit.backend.spread import Spread, holds, merges, spread_of, vector_loops, wide_accesses
 from fjit.backend.statements import FLAG, WORD, Statements, raw
 from fjit.backend.thread_accumulate import ThreadAccumulator, counted_before
@@ -40,14 +40,17 @@ _ROLLED = (
 )
 
 
-def emit(nest: n.Nest) -> tuple[str, list[str]]:
-    """LLVM IR of a kernel's phases, named phase0, phase1, ..., and these names."""
+def emit(nest: n.Nest, *, short: bool = False) -> tuple[str, list[str]]:
+    """LLVM IR of a kernel's phases, named phase0, phase1, ..., and these names.
+
+    `short` says that positions and addresses within buffers fit into 32 bits (lower/reach.py).
+    """
     parts: list[str] = []
     helpers: dict[str, str] = {}
     declares: dict[str, str] = {}
     names, exchanges = [], False
     for number, phase in enumerate(nest.phases):
-        kernel = _Kernel(nest, phase.loop)
+        kernel = _Kernel(nest, phase.loop, short=short)
         names.append(f"phase{number}")
         parts.append(kernel.run(names[-1]))
         helpers.update(kernel.em.helpers)
@@ -62,8 +65,9 @@ def emit(nest: n.Nest) -> tuple[str, list[str]]:
 class _Kernel(Statements):
     """One phase under construction."""
 
-    def __init__(self, nest: n.Nest, loop: n.Loop) -> None:
+    def __init__(self, nest: n.Nest, loop: n.Loop, *, short: bool) -> None:
         super().__init__(nest, Emitter(hardware_half=True, gpu=True))
+        self.word = I32 if short else WORD
         self.loop = loop
         self.spread: Spread = spread_of(nest, loop)
         self.em.lines = self.entry
@@ -82,15 +86,14 @@ class _Kernel(Statements):
     def run(self, name: str) -> str:
         """The text of the kernel."""
         em, threads = self.em, self.threads
-        wide = em.zext(threads.width, WORD)
-        start = em.mul(em.zext(threads.block[0], WORD), wide)
-        self.lane = em.add(start, em.zext(threads.x, WORD))
-        self.lanes = em.mul(em.zext(threads.blocks[0], WORD), wide)
-        self.first = em.icmp("eq", self.lane, em.const(WORD, 0))
-        high, row = em.zext(threads.height, WORD), em.zext(threads.block[1], WORD)
-        self.offset = em.zext(threads.y, WORD)
-        self.begin = em.mul(row, high)
-        self.step = em.mul(em.zext(threads.blocks[1], WORD), high)
+        wide, high = self._number(threads.width), self._number(threads.height)
+        start = em.mul(self._number(threads.block[0]), wide)
+        self.lane = em.add(start, self._number(threads.x))
+        self.lanes = em.mul(self._number(threads.blocks[0]), wide)
+        self.first = em.icmp("eq", self.lane, self._const(0))
+        self.offset = self._number(threads.y)
+        self.begin = em.mul(self._number(threads.block[1]), high)
+        self.step = em.mul(self._number(threads.blocks[1]), high)
         self.place = em.add(self.begin, self.offset)  # of the task among those that run at once
         body: list[str] = []
         em.lines = body
@@ -104,10 +107,32 @@ class _Kernel(Statements):
         slots = [(WORD, f"s{k}") for k in range(len(self.nest.slots))]
         return em.define(name, [(GLOBAL, "status"), *buffers, *slots])
 
+    # ---- numbers --------------------------------------------------------------------------------
+    def _const(self, value: int) -> Val:
+        return self.em.const(self.word, value)
+
+    def _number(self, value: Val) -> Val:
+        """An integer, no less than zero, in the word that loops count in."""
+        if value.ty.bits > self.word.bits:
+            return self.em.trunc_int(value, self.word)
+        return self.em.zext(value, self.word) if value.ty.bits < self.word.bits else value
+
+    def _position(self, value: Val) -> Val:
+        """A position in 64 bits, as values have them."""
+        return value if value.ty == WORD else self.em.sext(value, WORD)
+
     # ---- arguments ------------------------------------------------------------------------------
     def slot(self, slot: n.Slot) -> Val:
         """A run-time integer."""
+        return self._number(self.full(slot))
+
+    def full(self, slot: n.Slot) -> Val:
+        """A run-time integer in 64 bits."""
         return Val(WORD, f"%s{slot.number}")
+
+    def count_in(self, cell: int) -> Val:
+        """A run-time extent."""
+        return self._number(self.em.load(WORD, self.pointer(cell), 8))
 
     def pointer(self, buffer: int) -> Val:
         """A buffer's address; private memory is offset by the task's place."""
@@ -115,7 +140,7 @@ class _Kernel(Statements):
         if info.kind != "private":
             return whole
         assert info.size is not None
-        return self.em.gep(whole, self.em.mul(self.slot(info.size), self.place))
+        return self.em.gep(whole, self.em.mul(self.full(info.size), self._position(self.place)))
 
     def flag(self, bad: Val, code: int) -> None:
         """Set bits of the status word if this thread's element is wanted and bad."""
@@ -129,17 +154,28 @@ class _Kernel(Statements):
 
     def linear(self, linear: n.Linear, itemsize: int = 1) -> tuple[Val, Val | None]:
         """A position or address: there is no vector part."""
+        base = self._const(0) if linear.offset is None else self.slot(linear.offset)
+        return self._along(linear, itemsize, base), None
+
+    def _along(self, linear: n.Linear, itemsize: int, base: Val) -> Val:
+        """How far the terms lead from a base."""
         em = self.em
-        base = em.const(WORD, 0) if linear.offset is None else self.slot(linear.offset)
         for term, factor in linear.terms:
             if term[0] == "%":
-                value = self.values[int(term[1:])]
+                value = self._number(self.values[int(term[1:])])
             elif term[0] == "c" and term != "chunk":
-                value = self._read(self.counters[int(term[1:])], WORD)
+                value = self._number(self._read(self.counters[int(term[1:])], WORD))
             else:
                 value = self.axes[term]
             base = em.add(base, self._times(value, factor, itemsize))
-        return base, None
+        return base
+
+    def _at(self, buffer: int, linear: n.Linear, itemsize: int) -> Val:
+        """An address: the offset is added first, as it is the same all along."""
+        em, base = self.em, self.pointer(buffer)
+        if linear.offset is not None:
+            base = em.gep(base, self.full(linear.offset))
+        return em.gep(base, self._along(linear, itemsize, self._const(0)))
 
     # ---- loops ----------------------------------------------------------------------------------
     def _when(self, condition: Val, body: Callable[[], None]) -> None:
@@ -155,7 +191,7 @@ class _Kernel(Statements):
         self, start: Val, stop: Val, step: Val, body: Callable[[Val], None], *, unroll: bool = False
     ) -> None:
         """for (k = start; k < stop; k += step) body(k)."""
-        counter = self._alloca(WORD)
+        counter = self._alloca(self.word)
         self._set(counter, start)
         self._from(counter, stop, step, body, unroll=unroll)
 
@@ -182,13 +218,17 @@ class _Kernel(Statements):
     def _tasks(self, loop: n.Loop) -> None:
         """Tasks a grid apart; the last rows of a block may be beyond the last task."""
         em, stop = self.em, self.slot(loop.extent)
+        if not loop.decode:  # a single task
+            self.live = em.icmp("eq", self.offset, self._const(0))
+            self.body(loop.body)
+            return
         if loop.cell is not None:
-            stop = self._smaller(stop, em.load(WORD, self.pointer(loop.cell), 8))
+            stop = self._smaller(stop, self.count_in(loop.cell))
 
         def task(first: Val) -> None:
             wanted = em.add(first, self.offset)
             self.live = em.icmp("slt", wanted, stop)
-            last = em.sub(stop, em.const(WORD, 1))
+            last = em.sub(stop, self._const(1))
             self.axes.update(self._decoded(loop, em.select(self.live, wanted, last)))
             self.body(loop.body)
 
@@ -227,7 +267,7 @@ class _Kernel(Statements):
             self.axes[loop.axis] = now
             self.body(loop.body)
 
-        self._loop(start, stop, self.em.const(WORD, 1), step, unroll=loop.unroll > 1)
+        self._loop(start, stop, self._const(1), step, unroll=loop.unroll > 1)
 
     def _together(self, loop: n.Loop, start: Val, stop: Val) -> None:
         """All threads take a step together, and those beyond the end have nothing to add."""
@@ -237,7 +277,7 @@ class _Kernel(Statements):
             at = em.add(now, self.lane)
             inside = em.icmp("slt", at, stop)
             self.mask = em.and_(inside, self.live)
-            self.axes[loop.axis] = em.select(inside, at, em.sub(stop, em.const(WORD, 1)))
+            self.axes[loop.axis] = em.select(inside, at, em.sub(stop, self._const(1)))
             self.kept = {}
             self.body(loop.body)
             self._flush(loop)
@@ -251,10 +291,10 @@ class _Kernel(Statements):
         if unit == 1:
             self._elements(loop, em.add(start, self.lane), stop, self.lanes)
             return
-        size = em.const(WORD, unit)
-        shift = em.const(WORD, unit.bit_length() - 1)
-        count = self._larger(em.sub(stop, start), em.const(WORD, 0))
-        number = self._alloca(WORD)
+        size = self._const(unit)
+        shift = self._const(unit.bit_length() - 1)
+        count = self._larger(em.sub(stop, start), self._const(0))
+        number = self._alloca(self.word)
         self._set(number, self.lane)
         wide = wide_accesses(loop)
         if wide:
@@ -268,10 +308,10 @@ class _Kernel(Statements):
         def group(now: Val) -> None:
             first = em.add(start, em.mul(now, size))
             end = self._smaller(em.add(first, size), stop)
-            self._elements(loop, first, end, em.const(WORD, 1))
+            self._elements(loop, first, end, self._const(1))
             self._flush(loop)
 
-        last = em.lshr(em.add(count, em.const(WORD, unit - 1)), shift)
+        last = em.lshr(em.add(count, self._const(unit - 1)), shift)
         self._from(number, last, self.lanes, group)
 
     def _elements(self, loop: n.Loop, first: Val, stop: Val, step: Val) -> None:
@@ -297,14 +337,11 @@ class _Kernel(Statements):
         bits = em.const(WORD, 0)
         for stmt in wide.values():
             size = stmt.dtype.itemsize
-            base = em.add(self._address(stmt.buffer), self.linear(stmt.at, size)[0])
+            pointer = self._at(stmt.buffer, stmt.at, size)
+            address = em.inst(I64, f"ptrtoint {pointer.ty} {pointer.ref} to i64")
             low = em.const(WORD, self.spread.unit * size - 1)
-            bits = em.or_(bits, em.and_(base, low))
+            bits = em.or_(bits, em.and_(address, low))
         return em.icmp("eq", bits, em.const(WORD, 0))
-
-    def _address(self, buffer: int) -> Val:
-        pointer = self.pointer(buffer)
-        return self.em.inst(I64, f"ptrtoint {pointer.ty} {pointer.ref} to i64")
 
     def _group(self, loop: n.Loop, first: Val, accesses: dict[int, n.Load | n.Store]) -> None:
         """`unit` elements: loads, the elements one after the other, stores."""
@@ -313,14 +350,12 @@ class _Kernel(Statements):
         for stmt in accesses.values():
             if isinstance(stmt, n.Load):
                 ty = raw(scalar.memory_type(stmt.dtype, unit), stmt.swapped)
-                pointer = em.gep(
-                    self.pointer(stmt.buffer), self.linear(stmt.at, stmt.dtype.itemsize)[0]
-                )
+                pointer = self._at(stmt.buffer, stmt.at, stmt.dtype.itemsize)
                 self.wide[stmt.out] = em.load(ty, pointer, unit * stmt.dtype.itemsize)
         self.pending = {key: [] for key, s in accesses.items() if isinstance(s, n.Store)}
         for copy in range(unit):
             self.copy = copy
-            self.axes[loop.axis] = em.add(first, em.const(WORD, copy))
+            self.axes[loop.axis] = em.add(first, self._const(copy))
             self.body(loop.body)
         self._flush(loop)
         self.axes[loop.axis] = first
@@ -329,20 +364,24 @@ class _Kernel(Statements):
             vector = em.undef(values[0].ty.with_lanes(unit))
             for lane, value in enumerate(values):
                 vector = em.insert(vector, value, lane)
-            pointer = em.gep(
-                self.pointer(store.buffer), self.linear(store.at, store.dtype.itemsize)[0]
-            )
+            pointer = self._at(store.buffer, store.at, store.dtype.itemsize)
             em.store(vector, pointer, unit * store.dtype.itemsize)
         self.pending, self.wide = None, {}
 
     # ---- memory ---------------------------------------------------------------------------------
     def _on_position(self, stmt: n.Position) -> None:
-        self.values[stmt.out] = self.linear(stmt.linear)[0]
+        self.values[stmt.out] = self._position(self.linear(stmt.linear)[0])
+
+    def _on_split(self, stmt: n.Split) -> None:
+        em = self.em
+        value, by = self._number(self.values[stmt.value]), self.slot(stmt.by)
+        part = em.udiv(value, by) if stmt.op == "div" else em.urem(value, by)
+        self.values[stmt.out] = self._position(part)
 
     def _on_within(self, stmt: n.Within) -> None:
         em, value = self.em, self.values[stmt.value]
-        low = em.const(WORD, 0) if stmt.low is None else self.slot(stmt.low)
-        below = em.icmp("slt", value, self.slot(stmt.high))
+        low = em.const(WORD, 0) if stmt.low is None else self.full(stmt.low)
+        below = em.icmp("slt", value, self.full(stmt.high))
         self.values[stmt.out] = em.and_(em.icmp("sge", value, low), below)
 
     def _on_prefetch(self, stmt: n.Prefetch) -> None:
@@ -350,8 +389,7 @@ class _Kernel(Statements):
 
     def _place(self, stmt: n.Load | n.Store) -> Val:
         """Where a statement accesses memory."""
-        at = self.linear(stmt.at, stmt.dtype.itemsize)[0]
-        return self.em.gep(self.pointer(stmt.buffer), at)
+        return self._at(stmt.buffer, stmt.at, stmt.dtype.itemsize)
 
     def _on_load(self, stmt: n.Load) -> None:
         em = self.em
@@ -363,7 +401,7 @@ class _Kernel(Statements):
         pointer = self._place(stmt)
         if stmt.other is not None and stmt.choose is not None:
             buffer, at = stmt.other
-            instead = em.gep(self.pointer(buffer), self.linear(at, size)[0])
+            instead = self._at(buffer, at, size)
             pointer = em.select(self.values[stmt.choose], pointer, instead)
         ty = raw(scalar.memory_type(stmt.dtype, 1), stmt.swapped)
         guard = None if stmt.guard is None else self.values[stmt.guard]

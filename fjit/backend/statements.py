@@ -17,13 +17,18 @@ from fjit.core import dtypes
 from fjit.lower import nest as n
 from fjit.lower.build import NEGATIVE_POWER
 
-WORD = I64  # sizes, positions and addresses
+WORD = I64  # sizes, positions and addresses in memory and in tables
 FLAG = I1  # conditions
 BYTE = Ty("i", 8)
 
 
 class Statements:
-    """A function under construction: its registers, its stack slots and its blocks."""
+    """A function under construction: its registers, its stack slots and its blocks.
+
+    `word` is what it counts loops and addresses in; positions among values are 64 bits always.
+    """
+
+    word: Ty = WORD
 
     def __init__(self, nest: n.Nest, em: Emitter) -> None:
         self.nest, self.em = nest, em
@@ -50,6 +55,14 @@ class Statements:
     def linear(self, linear: n.Linear, itemsize: int = 1) -> tuple[Val, Val | None]:
         """A position or address as a scalar and a vector part."""
         raise NotImplementedError
+
+    def full(self, slot: n.Slot) -> Val:
+        """A run-time integer in 64 bits."""
+        return self.slot(slot)
+
+    def count_in(self, cell: int) -> Val:
+        """A run-time extent."""
+        return self.em.load(WORD, self.pointer(cell))
 
     # ---- statements -----------------------------------------------------------------------------
     def statement(self, stmt: n.Stmt) -> None:
@@ -80,7 +93,7 @@ class Statements:
     def _on_scalar(self, stmt: n.Scalar) -> None:
         """A scalar argument's bits."""
         em = self.em
-        bits = self.slot(stmt.slot)
+        bits = self.full(stmt.slot)
         ty = scalar.register_type(stmt.dtype, 1)
         if ty.bits < 64:
             bits = em.trunc_int(bits, Ty("i", ty.bits))
@@ -96,7 +109,7 @@ class Statements:
 
     def _on_checked(self, stmt: n.Checked) -> None:
         em, value = self.em, self.values[stmt.value]
-        good = em.icmp("ult", value, like(em, self.slot(stmt.extent), value))
+        good = em.icmp("ult", value, like(em, self.full(stmt.extent), value))
         bad = em.not_(good)
         if stmt.guard is not None:
             bad = em.and_(bad, self.values[stmt.guard])
@@ -161,7 +174,7 @@ class Statements:
         head, body, done = self._label("loop"), self._label("body"), self._label("exit")
         em.br(head)
         em.label(head)
-        now = self._read(counter, WORD)
+        now = self._read(counter, self.word)
         em.cond_br(em.icmp("slt", now, stop), body, done)
         em.label(body)
         return now, head, done
@@ -177,7 +190,7 @@ class Statements:
     ) -> None:
         """Go on with the next step, or behind the last one if `quits`."""
         em = self.em
-        following = em.add(now, em.const(WORD, step))
+        following = em.add(now, em.const(self.word, step))
         if quits is not None and stop is not None:
             following = em.select(quits, stop, following)
         self._set(counter, following)
@@ -192,22 +205,22 @@ class Statements:
 
     def _bounds(self, loop: n.Loop) -> tuple[Val, Val]:
         em = self.em
-        start, stop = em.const(WORD, 0), self.slot(loop.extent)
+        start, stop = em.const(self.word, 0), self.slot(loop.extent)
         if loop.start is not None:
             assert loop.stop is not None
             start = self.linear(loop.start)[0]
             stop = self._smaller(em.add(start, stop), self.slot(loop.stop))
             if loop.start.offset is not None:  # a chunk may begin before a part of its axis
-                start = self._larger(start, em.const(WORD, 0))
+                start = self._larger(start, em.const(self.word, 0))
         if loop.cell is not None:
-            stop = self._smaller(stop, em.load(WORD, self.pointer(loop.cell)))
+            stop = self._smaller(stop, self.count_in(loop.cell))
         return start, stop
 
     def _decoded(self, loop: n.Loop, task: Val) -> dict[str, Val]:
         """The axes of a task."""
         em, axes, rest = self.em, dict[str, Val](), task
         for axis, extent in reversed(loop.decode[1:]):
-            size = self._larger(self.slot(extent), em.const(WORD, 1))  # of no tasks
+            size = self._larger(self.slot(extent), em.const(self.word, 1))  # of no tasks
             axes[axis] = em.urem(rest, size)
             rest = em.udiv(rest, size)
         return axes | {axis: rest for axis, _ in loop.decode[:1]}

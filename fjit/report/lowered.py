@@ -21,6 +21,7 @@ from fjit.core.ir import Eqn, Program, Sym, Var
 from fjit.lower.assembly import Fit, build_nest, memory_of
 from fjit.lower.build import Memory
 from fjit.lower.nest import Nest
+from fjit.lower.reach import is_short
 from fjit.optimize import chunks, relax
 from fjit.optimize.pipeline import optimize
 from fjit.optimize.plan import Plan
@@ -101,7 +102,13 @@ class Lowered:
         gpu, cache = self.choices.gpu, self.choices.cache
         if gpu is None:
             return ()
-        return tuple(gpu_code(nest, str(nest), gpu, cache=cache) for nest in self.nests)
+        pairs = zip(self.plan.kernels, self.nests, strict=True)
+        return tuple(
+            gpu_code(
+                nest, str(nest), gpu, short=is_short(kernel.eqn, nest, self.memory), cache=cache
+            )
+            for kernel, nest in pairs
+        )
 
     @property
     def ptx(self) -> str | None:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from fjit.backend.spread import Launch, launch_of, vector_loops
 from fjit.frontend.function import Write
 from fjit.lower.assembly import Assembly, Kernel
+from fjit.lower.reach import is_short
 from fjit.runtime.executable import Executable, Options
 from fjit.runtime.gpu_code import Code, gpu_code
 from fjit.runtime.table import Table
@@ -51,7 +52,8 @@ class DeviceExecutable(Executable):
         """Give a kernel a place in the table; a launch for each of its phases."""
         eqn, nest, text, cells = kernel
         assert self.options.gpu is not None
-        code = gpu_code(nest, text, self.options.gpu, cache=self.options.cache)
+        short = is_short(eqn, nest, self.memory)
+        code = gpu_code(nest, text, self.options.gpu, short=short, cache=self.options.cache)
         self.codes.append(code)
         first = table.append(eqn, nest, cells) // 8
         for _, sym in table.cells:

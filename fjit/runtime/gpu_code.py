@@ -20,15 +20,18 @@ from fjit.lower.nest import Nest
 from fjit.runtime.cubins import Cubin, compiled
 from fjit.target import GpuTarget
 
-_codes: dict[tuple[str, GpuTarget], Code] = {}
+_codes: dict[tuple[str, GpuTarget, bool], Code] = {}
 _lock = threading.Lock()
 
 
 class Code:
-    """One kernel's code for one architecture: the names of its phases, and how they are spread."""
+    """One kernel's code for one architecture: the names of its phases, and how they are spread.
 
-    def __init__(self, nest: Nest, text: str, arch: GpuTarget, *, cache: bool) -> None:
-        self.arch, self.cache = arch, cache
+    `short` says that its positions fit into 32 bits.
+    """
+
+    def __init__(self, nest: Nest, text: str, arch: GpuTarget, *, short: bool, cache: bool) -> None:
+        self.arch, self.short, self.cache = arch, short, cache
         self.spreads: tuple[Spread, ...] = tuple(spread_of(nest, p.loop) for p in nest.phases)
         self.names = tuple(f"phase{k}" for k in range(len(nest.phases)))
         self._nest = nest
@@ -37,7 +40,7 @@ class Code:
     @cached_property
     def ir(self) -> str:
         """The LLVM IR of the module, before libNVVM's passes."""
-        text, names = simt.emit(self._nest)
+        text, names = simt.emit(self._nest, short=self.short)
         return nvvm.module([text], [nvvm.Kernel(name) for name in names])
 
     @cached_property
@@ -73,13 +76,15 @@ def usage_of(kernel: str, info: nvvm.KernelInfo) -> Usage:
     return Usage(f"{kernel}.{info.name}", info.registers, spills, info.shared, info.stack)
 
 
-def gpu_code(nest: Nest, text: str, arch: GpuTarget, *, cache: bool = True) -> Code:
+def gpu_code(
+    nest: Nest, text: str, arch: GpuTarget, *, short: bool = False, cache: bool = True
+) -> Code:
     """The code of a nest; equal texts share it."""
-    key = (text, arch)
+    key = (text, arch, short)
     with _lock:
         code = _codes.get(key)
         if code is None:
-            code = _codes[key] = Code(nest, text, arch, cache=cache)
+            code = _codes[key] = Code(nest, text, arch, short=short, cache=cache)
         return code
 
 

@@ -252,7 +252,11 @@ class _FakeLinked:
 
     @staticmethod
     def ptx(code: gpu_code.Code) -> str:
-        return "atom.global.or.b64" if "atomicrmw" in simt.emit(code._nest)[0] else ""
+        return (
+            "atom.global.or.b64"
+            if "atomicrmw" in simt.emit(code._nest, short=code.short)[0]
+            else ""
+        )
 
     @staticmethod
     def linked(code: gpu_code.Code) -> Linked:

@@ -11,6 +11,7 @@ import fjit
 from fjit.oracle.check import EMULATED, check_paths
 from fjit.oracle.choose import seeded
 from fjit.oracle.programs import build
+from fjit.runtime import device
 from fjit.target import GPU_TARGETS
 from fjit.testing import check_emulated
 from tests.corpus import CORPUS
@@ -68,6 +69,14 @@ def test_every_dtype(name: str, dtype: str) -> None:
     for shape in ((3, 5), (40, 33), (2, 700)):
         x = (RNG.normal(size=shape) * 2).astype("i1").astype(dtype)
         check_paths(FORMS[name], (x,), {}, EMULATED[-1:])
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_positions_of_64_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What arrays of more than 512 MiB get."""
+    monkeypatch.setattr(device, "is_short", lambda *given: False)
+    case = CORPUS[name]
+    check_paths(case.function, case.arguments(), {}, EMULATED[-1:])
 
 
 @pytest.mark.parametrize("extent", [1, 2, 3, 4, 5, 31, 32, 33, 127, 128, 129, 1023, 4097])
