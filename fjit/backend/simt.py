@@ -218,8 +218,7 @@ class _Kernel(Statements):
     def _tasks(self, loop: n.Loop) -> None:
         """Tasks a grid apart; the last rows of a block may be beyond the last task."""
         em, stop = self.em, self.slot(loop.extent)
-        if not loop.decode:  # a single task
-            self.live = em.icmp("eq", self.offset, self._const(0))
+        if not loop.decode:  # a single task, which shares no block
             self.body(loop.body)
             return
         if loop.cell is not None:
@@ -293,7 +292,7 @@ class _Kernel(Statements):
             return
         size = self._const(unit)
         shift = self._const(unit.bit_length() - 1)
-        count = self._larger(em.sub(stop, start), self._const(0))
+        count = stop if loop.start is None else self._larger(em.sub(stop, start), self._const(0))
         number = self._alloca(self.word)
         self._set(number, self.lane)
         wide = wide_accesses(loop)

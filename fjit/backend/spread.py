@@ -35,7 +35,7 @@ class Spread(NamedTuple):
     unit: int
     wide: bool  # whether several blocks may share a task
     lockstep: bool  # whether all threads of a block have to take each step together
-    even: bool  # whether all tasks go through as many steps, so that they may share a block
+    even: bool  # whether tasks go through as many steps, so that they may share a block
 
 
 class Launch(NamedTuple):
@@ -84,7 +84,8 @@ def spread_of(nest: n.Nest, loop: n.Loop) -> Spread:
     unit = 1 if lockstep or nested else max(1, ACCESS // max(_narrow(nest, loops), 1))
     while unit > 1 and unit * longest > MOST_COPIED:
         unit //= 2
-    return Spread(unit, wide, lockstep, not (lockstep or _uneven(loop)))
+    even = bool(loop.decode) and not (lockstep or _uneven(loop))
+    return Spread(unit, wide, lockstep, even)
 
 
 def _narrow(nest: n.Nest, loops: Sequence[n.Loop]) -> int:
