@@ -11,9 +11,9 @@ not installed is one error that names the command that installs it.
 import functools
 import importlib
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from fjit.errors import MissingPackageError
 
@@ -27,6 +27,12 @@ class Versions:
 
     nvvm: str
     nvjitlink: str
+
+
+@functools.cache
+def _installed() -> Any:
+    """What is known of installed packages; reading it takes 10 ms, which `import fjit` spares."""
+    return importlib.import_module("importlib.metadata")
 
 
 def missing() -> tuple[str, ...]:
@@ -73,8 +79,8 @@ def versions() -> Versions:
 def libdevice_path() -> Path:
     """Where libdevice, the library of elementary functions in LLVM bitcode, lies."""
     try:
-        files = metadata.files("nvidia-nvvm") or []
-    except metadata.PackageNotFoundError:
+        files = _installed().files("nvidia-nvvm") or []
+    except ModuleNotFoundError:
         files = []
     for file in files:
         if file.name == LIBDEVICE:
@@ -108,6 +114,6 @@ def _not_installed() -> MissingPackageError:
 
 def _version(package: str) -> str | None:
     try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
+        return str(_installed().version(package))
+    except ModuleNotFoundError:
         return None
