@@ -24,6 +24,7 @@ from collections.abc import Callable
 
 from fjit.backend import scalar
 from fjit.backend.accumulate import Lanewise
+from fjit.backend.chain import STEPS, Chain, Part
 from fjit.backend.emitter import I32, I64, Emitter, Ty, Val
 from fjit.backend.spread import Spread, holds, merges, spread_of, vector_loops, wide_accesses
 from fjit.backend.statements import FLAG, WORD, Statements, raw
@@ -32,6 +33,7 @@ from fjit.backend.threads_ir import EXCHANGE, Threads
 from fjit.backend.values import GLOBAL
 from fjit.core.meanings import start_value
 from fjit.lower import nest as n
+from fjit.lower.chained import Handed, handed
 
 ROLLED = 1_000  # the number of the metadata of loops that stay as they are
 _ROLLED = (
@@ -82,14 +84,18 @@ class _Kernel(Statements):
         self.wide: dict[n.Value, Val] = {}
         self.pending: dict[int, list[Val]] | None = None
         self.copy = 0
+        self.handed = handed(loop)
+        self.dry = False  # whether only what a stretch hands on is wanted
 
     def run(self, name: str) -> str:
         """The text of the kernel."""
         em, threads = self.em, self.threads
         wide, high = self._number(threads.width), self._number(threads.height)
-        start = em.mul(self._number(threads.block[0]), wide)
-        self.lane = em.add(start, self._number(threads.x))
-        self.lanes = em.mul(self._number(threads.blocks[0]), wide)
+        self.lane, self.lanes = self._number(threads.x), wide
+        if self.handed is None:
+            start = em.mul(self._number(threads.block[0]), wide)
+            self.lane = em.add(start, self.lane)
+            self.lanes = em.mul(self._number(threads.blocks[0]), wide)
         self.first = em.icmp("eq", self.lane, self._const(0))
         self.offset = self._number(threads.y)
         self.begin = em.mul(self._number(threads.block[1]), high)
@@ -105,7 +111,8 @@ class _Kernel(Statements):
         em.lines = ["entry:", *self.entry, "  br label %start", "start:", *body]
         buffers = [(GLOBAL, f"b{k}") for k in range(len(self.nest.buffers))]
         slots = [(WORD, f"s{k}") for k in range(len(self.nest.slots))]
-        return em.define(name, [(GLOBAL, "status"), *buffers, *slots])
+        state = [] if self.handed is None else [(GLOBAL, "state")]
+        return em.define(name, [(GLOBAL, "status"), *buffers, *slots, *state])
 
     # ---- numbers --------------------------------------------------------------------------------
     def _const(self, value: int) -> Val:
@@ -249,7 +256,9 @@ class _Kernel(Statements):
             self._sequential(loop, start, stop)
             return
         self.vector = loop.axis
-        if self.spread.lockstep and holds(loop, n.Scan, n.Append, n.Advance):
+        if self.handed is not None and loop is self.handed.loop:
+            self._chained(self.handed, stop)
+        elif self.spread.lockstep and holds(loop, n.Scan, n.Append, n.Advance):
             self._together(loop, start, stop)
         else:
             stop = self.em.select(self.live, stop, start)
@@ -283,6 +292,52 @@ class _Kernel(Statements):
             self.mask = None
 
         self._loop(start, stop, self.lanes, step)
+
+    def _chained(self, handed: Handed, stop: Val) -> None:
+        """Stretches of the loop, each walked for what it hands on, then for what it stores."""
+        em = self.em
+        places, parts = self._hands(handed)
+        chain = Chain(em, self.threads, Val(GLOBAL, "%state"), parts)
+        size = em.mul(self.lanes, self._const(STEPS))
+        count = em.udiv(em.add(stop, em.sub(size, self._const(1))), size)
+        count = self._larger(count, self._const(1))
+        last = self._alloca(FLAG)
+        self._set(last, em.const(FLAG, 0))
+
+        def stretch(number: Val) -> None:
+            now = self._number(number)
+            first = em.mul(now, size)
+            end = self._smaller(em.add(first, size), stop)
+            for place, part in zip(places, parts, strict=True):
+                self._set(place, part.identity)
+            self.dry = True
+            self._together(handed.loop, first, end)
+            self.dry = False
+            own = self.threads.fold(
+                tuple(
+                    self._read(p, part.identity.ty) for p, part in zip(places, parts, strict=True)
+                ),
+                lambda a, b: tuple(p.fold(x, y) for p, x, y in zip(parts, a, b, strict=True)),
+            )
+            for place, word in zip(places, chain.before(number, own), strict=True):
+                self._set(place, word)
+            self._together(handed.loop, first, end)
+            self._set(last, em.icmp("eq", now, em.sub(count, self._const(1))))
+
+        chain.each(self._position(count), stretch)
+        self.live = em.and_(self.live, self._read(last, FLAG))
+
+    def _hands(self, handed: Handed) -> tuple[list[Val], list[Part]]:
+        """Where counters and running values are kept, and how they are folded."""
+        em = self.em
+        places = [self.counters[number] for number in handed.counters]
+        parts = [Part(em.add, em.const(WORD, 0)) for _ in handed.counters]
+        for number in handed.accs:
+            acc = self.accs[number]
+            assert isinstance(acc, ThreadAccumulator)
+            places.append(acc.slots[0])
+            parts.append(Part(acc.fold, em.const(acc.ty, acc.start)))  # type: ignore[arg-type]
+        return places, parts
 
     def _strided(self, loop: n.Loop, start: Val, stop: Val) -> None:
         """Threads take groups of `unit` elements side by side, the last one as far as it goes."""
@@ -417,6 +472,8 @@ class _Kernel(Statements):
         return self._read(place, ty)
 
     def _on_store(self, stmt: n.Store) -> None:
+        if self.dry:
+            return
         value = self._to_memory(self.values[stmt.value], stmt.dtype)
         if self.pending is not None and id(stmt) in self.pending:
             self.pending[id(stmt)].append(value)
@@ -483,7 +540,12 @@ class _Kernel(Statements):
         assert self.mask is not None
         value = self.values[stmt.value]
         start = em.const(value.ty, acc.start)  # type: ignore[arg-type]
-        self.values[stmt.out] = acc.scan_step(em.select(self.mask, value, start))
+        value = em.select(self.mask, value, start)
+        if self.dry:
+            acc.update(value, None, 0, None)
+            self.values[stmt.out] = value
+            return
+        self.values[stmt.out] = acc.scan_step(value)
 
     # ---- filters --------------------------------------------------------------------------------
     def _on_count(self, stmt: n.Count) -> None:
@@ -495,7 +557,7 @@ class _Kernel(Statements):
             return
         count = self._read(self.counters[stmt.counter], WORD)
         cell = self.pointer(stmt.cell)
-        self._when(self.first, lambda: em.store(count, cell, 8))
+        self._when(em.and_(self.first, self.live), lambda: em.store(count, cell, 8))
 
     def _counted(self, guard: n.Value) -> tuple[Val, Val]:
         """How many threads before this one a guard holds for in this step, and for how many."""
@@ -506,6 +568,8 @@ class _Kernel(Statements):
         return self.kept[guard]
 
     def _on_append(self, stmt: n.Append) -> None:
+        if self.dry:
+            return
         em, value = self.em, self._to_memory(self.values[stmt.value], stmt.dtype)
         before = self._counted(stmt.guard)[0] if self.mask is not None else em.const(WORD, 0)
         place = em.add(self._read(self.counters[stmt.counter], WORD), before)
@@ -517,7 +581,10 @@ class _Kernel(Statements):
 
     def _on_advance(self, stmt: n.Advance) -> None:
         em, counter = self.em, self.counters[stmt.counter]
-        if self.mask is not None:
+        if self.dry:
+            assert self.mask is not None
+            more = em.zext(em.and_(self.values[stmt.guard], self.mask), WORD)
+        elif self.mask is not None:
             more = self._counted(stmt.guard)[1]
         else:
             more = em.zext(self.values[stmt.guard], WORD)

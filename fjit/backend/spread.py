@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from fjit.backend.chain import STEPS
 from fjit.lower import nest as n
+from fjit.lower.chained import handed
 
 ACCESS: Final = 16
 """Bytes of the widest access of a thread."""
@@ -36,6 +38,7 @@ class Spread(NamedTuple):
     wide: bool  # whether several blocks may share a task
     lockstep: bool  # whether all threads of a block have to take each step together
     even: bool  # whether tasks go through as many steps, so that they may share a block
+    chain: int = 0  # how many values stretches of the only loop hand on, each taken by a block
 
 
 class Launch(NamedTuple):
@@ -85,7 +88,9 @@ def spread_of(nest: n.Nest, loop: n.Loop) -> Spread:
     while unit > 1 and unit * longest > MOST_COPIED:
         unit //= 2
     even = bool(loop.decode) and not (lockstep or _uneven(loop))
-    return Spread(unit, wide, lockstep, even)
+    found = handed(loop)
+    chain = 0 if found is None else len(found.counters) + len(found.accs)
+    return Spread(unit, wide, lockstep, even, chain)
 
 
 def _narrow(nest: n.Nest, loops: Sequence[n.Loop]) -> int:
@@ -150,7 +155,14 @@ def launch_of(spread: Spread, tasks: int, extents: Sequence[int], most: int = TH
         high = max(1, (THREADS if spread.wide else 4 * WARP) // wide)
         high = max(high, WARP // wide)
     blocks = min(-(-steps // wide), MOST_WIDE) if spread.wide else 1
+    if spread.chain:
+        blocks = min(stretches(steps, wide), MOST_WIDE)
     return Launch((max(blocks, 1), min(-(-tasks // high), MOST_HIGH)), (wide, high))
+
+
+def stretches(steps: int, threads: int) -> int:
+    """Into how many stretches blocks of so many threads cut a loop of so many steps."""
+    return max(1, -(-steps // (threads * STEPS)))
 
 
 def in_waves(launch: Launch, resident: int) -> Launch:

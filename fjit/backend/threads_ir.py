@@ -126,7 +126,7 @@ class Threads:
         em.cond_br(em.icmp("eq", self.place, lane), mine, given)
         em.label(mine)
         for k, word in enumerate(words):
-            em.store(_word(em, word), self._cell(self.warp, k), 8)
+            em.store(as_word(em, word), self._cell(self.warp, k), 8)
         em.br(given)
         em.label(given)
         self.barrier()
@@ -135,7 +135,8 @@ class Threads:
         """The words that a warp has shown."""
         em = self.em
         return tuple(
-            _value(em, em.load(I64, self._cell(warp, k), 8), word.ty) for k, word in enumerate(like)
+            as_value(em, em.load(I64, self._cell(warp, k), 8), word.ty)
+            for k, word in enumerate(like)
         )
 
     def each_warp(self, first: Val, like: Sequence[Val], body: Callable[[Words], None]) -> None:
@@ -166,11 +167,13 @@ def _size(ty: Ty) -> int:
     return max(1, ty.bits // 8)
 
 
-def _word(em: Emitter, value: Val) -> Val:
+def as_word(em: Emitter, value: Val) -> Val:
+    """A value's bits in 64."""
     bits = value if value.ty.kind == "i" else em.bitcast(value, value.ty.as_int)
     return bits if bits.ty.bits == 64 else em.zext(bits, I64)
 
 
-def _value(em: Emitter, word: Val, ty: Ty) -> Val:
+def as_value(em: Emitter, word: Val, ty: Ty) -> Val:
+    """The value whose bits a word of 64 holds."""
     bits = word if ty.bits == 64 else em.trunc_int(word, ty.as_int)
     return bits if ty.kind == "i" else em.bitcast(bits, ty)

@@ -20,6 +20,7 @@ import numpy as np
 from fjit.backend.lanes import lanes_for
 from fjit.core import dtypes
 from fjit.lower import nest as n
+from fjit.lower.uses import uses
 from fjit.optimize import cost
 from fjit.target import CpuTarget
 
@@ -100,23 +101,6 @@ def _flat(loop: n.Loop) -> Iterator[n.Stmt]:
             yield from _flat(stmt)
         else:
             yield stmt
-
-
-# ---- values that statements read ------------------------------------------------------------
-def uses(stmt: n.Stmt) -> list[n.Value]:
-    """Values that a statement reads."""
-    found: list[n.Value] = list(getattr(stmt, "args", ())) + list(getattr(stmt, "parts", ()))
-    for name in ("value", "guard", "position", "choose"):
-        value = getattr(stmt, name, None)
-        if isinstance(value, int):
-            found.append(value)
-    linears = [getattr(stmt, "at", None), getattr(stmt, "linear", None)]
-    other = getattr(stmt, "other", None)
-    linears.append(None if other is None else other[1])
-    for linear in linears:
-        if linear is not None:
-            found += [int(term[1:]) for term, _ in linear.terms if term[0] == "%"]
-    return found
 
 
 # ---- registers ------------------------------------------------------------------------------

@@ -126,6 +126,9 @@ class CudaExecutable(DeviceExecutable):
         scratch = _Scratch(temporaries, tail, stream)
         base = (device.nothing() if tail is None else tail.address) - 8 * self.status_at
         start = 0 if temporaries is None else temporaries.address
+        cleared = self.zeroed.stop - self.zeroed.start
+        if cleared:
+            device.driver.clear(start + self.zeroed.start, cleared, stream)
         self._fill(table, base, given, results, start, count)
         self.run_steps(table, base, given, results, scratch, count)
         if tail is not None:

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fjit.backend.spread import Launch, launch_of, vector_loops
+from fjit.backend.chain import state_bytes
+from fjit.backend.spread import Launch, launch_of, stretches, vector_loops
 from fjit.frontend.function import Write
 from fjit.lower.assembly import Assembly, Kernel
 from fjit.lower.reach import is_short
@@ -58,6 +59,7 @@ class DeviceExecutable(Executable):
         first = table.append(eqn, nest, cells) // 8
         for _, sym in table.cells:
             self.symbol(sym)
+        state, pointers, slots = 0, 1 + len(nest.buffers), len(nest.slots)
         rows = []
         for number, (name, spread) in enumerate(zip(code.names, code.spreads, strict=True)):
             phase = nest.phases[number]
@@ -65,10 +67,13 @@ class DeviceExecutable(Executable):
             shape = self.spread_out(code, number, launch_of(spread, phase.tasks, extents))
             if phase.tasks:
                 rows.append([len(self.launches)])
-                pointers, slots = 1 + len(nest.buffers), len(nest.slots)
-                self.launches.append(
-                    KernelLaunch(code, name, shape, first, pointers, pointers + slots)
-                )
+                words = pointers + slots + bool(spread.chain)
+                self.launches.append(KernelLaunch(code, name, shape, first, pointers, words))
+            if spread.chain:
+                count = stretches(-(-max(extents) // spread.unit), shape.block[0])
+                state = state_bytes(count, spread.chain)
+        if state:
+            table.append_state(state)
         return rows
 
     def spread_out(self, code: Code, number: int, launch: Launch) -> Launch:

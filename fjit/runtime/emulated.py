@@ -44,6 +44,8 @@ class EmulatedExecutable(DeviceExecutable):
         count: int,
     ) -> None:
         """Run the steps in order on memory that is in place."""
+        if self.zeroed.stop > self.zeroed.start:
+            scratch[self.zeroed] = 0
         places = self._arrays(table, arguments, results, scratch, count)
         for step in self.steps:
             if not isinstance(step, Launches):

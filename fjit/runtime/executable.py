@@ -242,9 +242,11 @@ class Executable:
         )
         self.shared, self.private = [], []
         total = _aligned(self.arena_bytes)
-        for at, nbytes in table.shared:
+        for at, nbytes in (*table.zeroed, *table.shared):
             self.shared.append((at, total))
             total += _aligned(nbytes)
+        cleared = _aligned(self.arena_bytes)
+        self.zeroed = slice(cleared, cleared + sum(_aligned(n) for _, n in table.zeroed))
         self.private_from = total
         per_worker = 0
         for at, nbytes in table.privates:

@@ -24,6 +24,7 @@ class Table:
     cells: list[tuple[int, Sym]] = field(default_factory=list)
     privates: list[tuple[int, int]] = field(default_factory=list)  # place, bytes per worker
     shared: list[tuple[int, int]] = field(default_factory=list)  # place, bytes
+    zeroed: list[tuple[int, int]] = field(default_factory=list)  # the same, zeros before each call
     scalars: list[tuple[int, Var]] = field(default_factory=list)
 
     def append(self, eqn: Eqn, nest: Nest, cells: tuple[Sym, ...]) -> int:
@@ -40,6 +41,10 @@ class Table:
             else:
                 self._word(value)
         return base * 8
+
+    def append_state(self, nbytes: int) -> None:
+        """Add the word of memory that a kernel wants to find zeroed, behind its others."""
+        self.zeroed.append((self._word(), nbytes))
 
     def _append_buffer(self, buffer: Buffer, eqn: Eqn, nest: Nest, cells: tuple[Sym, ...]) -> None:
         at = self._word()

@@ -186,7 +186,10 @@ class FakeDriver:
         assert grid[1] <= 65_535 and 0 < block[0] * block[1] <= 1024
         nest = code._nest
         pointers = 1 + len(nest.buffers)
-        assert len(words) == pointers + len(nest.slots)
+        chain = code.spreads[number].chain
+        assert len(words) == pointers + len(nest.slots) + bool(chain)
+        if chain:
+            assert not _host(self.real(int(words[-1]), 8), 8).any(), "the state is zeroed"
         table = words.copy()
         table[:pointers] = [self.real(w, 1) if w else 0 for w in words[:pointers].tolist()]
         phase = nest.phases[number]
