@@ -26,9 +26,11 @@ from fjit.backend import scalar
 from fjit.backend.accumulate import Lanewise
 from fjit.backend.emitter import I64, Emitter, Ty, Val
 from fjit.backend.spread import Spread, holds, merges, spread_of, vector_loops, wide_accesses
-from fjit.backend.statements import FLAG, WORD, Statements, raw
+from fjit.backend.statements import FLAG, WORD, raw
 from fjit.backend.thread_accumulate import ThreadAccumulator, counted_before
 from fjit.backend.threads_ir import EXCHANGE, Threads
+from fjit.backend.tile_loops import TileLoops
+from fjit.backend.tiles import tile_of
 from fjit.backend.values import GLOBAL
 from fjit.core.meanings import start_value
 from fjit.lower import nest as n
@@ -59,7 +61,7 @@ def emit(nest: n.Nest) -> tuple[str, list[str]]:
     return "\n".join([*parts, *helpers.values(), *declares.values()]) + "\n", names
 
 
-class _Kernel(Statements):
+class _Kernel(TileLoops):
     """One phase under construction."""
 
     def __init__(self, nest: n.Nest, loop: n.Loop) -> None:
@@ -97,7 +99,8 @@ class _Kernel(Statements):
         self.live = em.const(FLAG, 1)
         for stmt in self.nest.entry:
             self.statement(stmt)
-        self._tasks(self.loop)
+        tile = tile_of(self.nest, self.loop)
+        self._tasks(self.loop) if tile is None else self._tiles(self.loop, tile)
         em.ret()
         em.lines = ["entry:", *self.entry, "  br label %start", "start:", *body]
         buffers = [(GLOBAL, f"b{k}") for k in range(len(self.nest.buffers))]
