@@ -187,7 +187,7 @@ class TileLoops(Statements):
         return em.and_(row.live, em.icmp("slt", element, elements.stop))
 
     def _turns(self, across: Row) -> list[tuple[Val, Val]]:
-        """The elements of this thread where it runs along the tasks, and their cells in the tile."""
+        """Elements of this thread where it runs along the tasks, and their cells in the tile."""
         em = self.em
         quarter = em.lshr(self.threads.width, _i32(TURNS.bit_length() - 1))
         ats = [em.add(self.column, em.mul(quarter, _i32(turn))) for turn in range(TURNS)]
