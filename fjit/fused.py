@@ -513,7 +513,7 @@ def _rebuild(function: Callable[..., Any], choices: Choices) -> Fused:
 def _compiling(policy: Policy) -> Policy:
     """The policy with what only code depends on, for which LLVM is asked."""
     most = chunks.CPU if policy.panels else chunks.GPU
-    return policy._replace(fit=Fit(host().l3_bytes, most))
+    return policy._replace(fit=Fit(host().l3_bytes, most, blocks=not policy.panels))
 
 
 def _adapt(value: object, path: Any, observer: Any) -> object:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from fjit.backend.chain import STEPS
+from fjit.backend.tiles import ELEMENTS, shape_of, tile_of
 from fjit.lower import nest as n
 from fjit.lower.chained import handed
 
@@ -39,6 +40,7 @@ class Spread(NamedTuple):
     lockstep: bool  # whether all threads of a block have to take each step together
     even: bool  # whether tasks go through as many steps, so that they may share a block
     chain: int = 0  # how many values stretches of the only loop hand on, each taken by a block
+    across: n.Slot | None = None  # the extent of the tasks' axis that tiles lie along, if they do
 
 
 class Launch(NamedTuple):
@@ -84,6 +86,9 @@ def spread_of(nest: n.Nest, loop: n.Loop) -> Spread:
     wide = not (lockstep or shares or _scratch_outside(nest, loop.body)) and _one_space(nest, loops)
     longest = max((len(v.body) for v in loops), default=1)
     nested = any(holds(v, n.Loop) for v in loops)  # a thread has one column, the next one the next
+    tile = tile_of(nest, loop)
+    if tile is not None:
+        return Spread(1, wide=True, lockstep=False, even=True, across=tile.extent)
     unit = 1 if lockstep or nested else max(1, ACCESS // max(_narrow(nest, loops), 1))
     while unit > 1 and unit * longest > MOST_COPIED:
         unit //= 2
@@ -141,11 +146,16 @@ def _outs(stmt: n.Stmt) -> tuple[n.Value, ...]:
     return getattr(stmt, "outs", ()) if out is None else (out,)
 
 
-def launch_of(spread: Spread, tasks: int, extents: Sequence[int], most: int = THREADS) -> Launch:
+def launch_of(
+    spread: Spread, tasks: int, extents: Sequence[int], most: int = THREADS, across: int = 0
+) -> Launch:
     """The launch of so many tasks whose vector loops have these extents.
 
-    `most` is how many threads of a block the registers of a multiprocessor hold.
+    `most` is how many threads of a block the registers of a multiprocessor hold; `across` is the
+    extent of the axis that tiles lie along.
     """
+    if spread.across is not None:
+        return _tiled(tasks, max(extents), across)
     steps = -(-max(extents, default=1) // spread.unit)
     wide = _power(min(max(steps, 1), most))
     if not spread.even:
@@ -163,6 +173,14 @@ def launch_of(spread: Spread, tasks: int, extents: Sequence[int], most: int = TH
 def stretches(steps: int, threads: int) -> int:
     """Into how many stretches blocks of so many threads cut a loop of so many steps."""
     return max(1, -(-steps // (threads * STEPS)))
+
+
+def _tiled(tasks: int, longest: int, across: int) -> Launch:
+    """The launch of tiles, of 4 tasks for each of a block's threads along y."""
+    wide, high = shape_of(across, longest)
+    blocks = (-(-longest // wide), -(-tasks // (ELEMENTS // wide)))
+    grid = (min(max(blocks[0], 1), MOST_WIDE), min(max(blocks[1], 1), MOST_HIGH))
+    return Launch(grid, (wide, high))
 
 
 def in_waves(launch: Launch, resident: int) -> Launch:

@@ -24,7 +24,7 @@ from fjit.lower.nest import (
     Phase,
 )
 from fjit.lower.stage import StageWriter
-from fjit.lower.tiles import MOST_TILED, TILE_COLUMNS, TILE_ROWS, crosses
+from fjit.lower.tiles import MOST_TILED, TILE_COLUMNS, TILE_ROWS, across, crosses
 from fjit.optimize import chunks
 from fjit.optimize.index import Axis
 from fjit.optimize.schedule import Placed
@@ -40,7 +40,9 @@ class Assembler(StageWriter):
     def build(self) -> Nest:
         """The nest of the kernel."""
         tiled = not self.by_rows and self.chunk_axis is None
-        tiled = tiled and crosses(self.env, self.plan, self.memory)
+        if tiled and self.in_blocks:
+            self.writer.across = across(self.env, self.plan, self.memory, self.outputs)
+        tiled = tiled and not self.in_blocks and crosses(self.env, self.plan, self.memory)
         phases = []
         if self.quits and self.chunk_axis is not None:
             self.flag = self.writer.buffer("shared", I64, nbytes=order.aligned(I64.itemsize))

@@ -41,10 +41,13 @@ class Assembly(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """What of a machine nests are fitted to: bytes of its last-level cache, most chunks."""
+    """What of a machine nests are fitted to: bytes of its last-level cache, most chunks, and
+    whether blocks of threads take its tasks, which turn tiles in memory of their own.
+    """
 
     cache_bytes: int = 0
     most: Most = CPU
+    blocks: bool = False
 
 
 def build_nest(
@@ -68,6 +71,7 @@ def build_nest(
         streams,
         by_rows=kernel.by_rows,
         most=fit.most,
+        in_blocks=fit.blocks,
     )
     nest = assembler.build()
     return nest, tuple(assembler.writer.cells)

@@ -73,6 +73,7 @@ class Writer:
         self.held: dict[tuple[Var, Indices], object] = {}
         self.vector_axis: Axis | None = None
         self.tile_axis: Axis | None = None  # the rows of tiles, in which steps of one element show
+        self.across: tuple[Axis, ...] = ()  # axes of tasks in which they show, either way
         self.inputs: dict[Var, int] = {}
         self.under: Value | None = None
         self._numbers = 0
@@ -224,7 +225,7 @@ class Writer:
         for number, (term, total) in enumerate(totals.items()):
             if total == 0:
                 continue
-            if term == self.vector_axis and abs(total) == itemsize:
+            if (term == self.vector_axis or term in self.across) and abs(total) == itemsize:
                 terms.append((self.term(term), UNIT if total > 0 else BACK))
             elif term == self.tile_axis and total == itemsize:
                 terms.append((self.term(term), UNIT))

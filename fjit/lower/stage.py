@@ -54,8 +54,10 @@ class StageWriter:
         *,
         by_rows: bool = False,
         most: chunks.Most = chunks.CPU,
+        in_blocks: bool = False,
     ) -> None:
         self.env = env
+        self.in_blocks = in_blocks  # of threads, which turn tiles themselves
         self.streams = streams and not by_rows  # panels stay in cache
         self.by_rows = by_rows  # tasks are rows, for panels of them
         self.memory = memory

@@ -83,7 +83,8 @@ class Lowered:
     def built(self) -> tuple[tuple[Nest, tuple[Sym, ...]], ...]:
         """Each kernel's nest, and the symbols whose extents its cells hold."""
         cache = with_caches(machine.description()).l3_bytes
-        fit = Fit(cache, chunks.CPU if self.choices.gpu is None else chunks.GPU)
+        on_cpu = self.choices.gpu is None
+        fit = Fit(cache, chunks.CPU if on_cpu else chunks.GPU, blocks=not on_cpu)
         return tuple(build_nest(kernel, self.memory, fit) for kernel in self.plan.kernels)
 
     @property

@@ -64,7 +64,9 @@ class DeviceExecutable(Executable):
         for number, (name, spread) in enumerate(zip(code.names, code.spreads, strict=True)):
             phase = nest.phases[number]
             extents = [_number(nest.slots[v.extent.number]) for v in vector_loops(phase.loop)]
-            shape = self.spread_out(code, number, launch_of(spread, phase.tasks, extents))
+            across = 0 if spread.across is None else _number(nest.slots[spread.across.number])
+            launch = launch_of(spread, phase.tasks, extents, across=across)
+            shape = self.spread_out(code, number, launch)
             if phase.tasks:
                 rows.append([len(self.launches)])
                 words = pointers + slots + bool(spread.chain)
