@@ -44,12 +44,16 @@ MOST_OPERATIONS: Final = 2000
 HALF: Final = np.dtype(np.float16)
 
 
-def written_out(program: Program) -> Program:
-    """`program` with the products written out that gain by it, or itself if there are none."""
+def written_out(program: Program, *, on_gpu: bool = False) -> Program:
+    """`program` with the products written out that gain by it, or itself if there are none.
+
+    A GPU's kernel has every dtype, and a vector is no tile of it: all of these are reductions.
+    """
     if not any(eqn.primitive is p.matmul for eqn in program.eqns):
         return program
     small = _chosen(program)
-    rules: tuple[Rule, ...] = (nothing, lambda rw, e: terms(rw, e, small), vectors, without_library)
+    rules: tuple[Rule, ...] = (nothing, lambda rw, e: terms(rw, e, small))
+    rules += (any_vectors,) if on_gpu else (vectors, without_library)
     after = Rewriter(program, {p.matmul: rules}).run()
     return program if after is program else optimize(after)
 
@@ -140,6 +144,14 @@ def vectors(rw: Rewriter, eqn: Eqn) -> Draft | None:
     size = _Sizes(eqn)
     if size.n == 1 and FEW_COLUMNS < size.k <= SHORT_ROWS and _is_in_memory(rw, eqn):
         return None
+    return any_vectors(rw, eqn)
+
+
+def any_vectors(rw: Rewriter, eqn: Eqn) -> Draft | None:
+    """A row or a column, wherever its elements are."""
+    if not _is_static(eqn) or 1 not in eqn.output.aval.shape[-2:]:
+        return None
+    size = _Sizes(eqn)
     axes = tuple(range(len(size.batch)))
     a, b = (_widened(rw, x) for x in eqn.inputs)
     last = len(size.batch)
