@@ -2,9 +2,9 @@
 
 Takes a `Form` (what the code depends on), gives LLVM IR of one kernel,
 
-    void product(ptr a, ptr b, ptr c, i64 m, i64 n, i64 k, i64 stack, strides in bytes, ...)
+    void product(ptr a, ptr b, ptr c, i64 m, i64 n, i64 k, strides in bytes, ...)
 
-in the order of `words`. A block makes tiles of `tile` x `tile` elements: it walks over k in steps,
+in the order of `words`. A block makes a tile of `tile` x `tile` elements: it walks over k in steps,
 in which it copies `depth` columns of a and rows of b into shared memory while it multiplies those
 of the step before; a thread has groups of `unit` rows and columns of the tile, one access each.
 Invariant: an element is the sum of its products in the order of k, each added by one fused
@@ -34,15 +34,19 @@ ACCESS: Final = 16
 GROUP: Final = 8
 """Tiles below one another that run side by side, so that they find their columns in the cache."""
 _ROLLED: Final = '!1000 = distinct !{!1000, !1001}\n!1001 = !{!"llvm.loop.unroll.disable"}\n'
-SIZES: Final = ("m", "n", "k", "stack")
+SIZES: Final = ("m", "n", "k")
 
 
 class Tiling(NamedTuple):
-    """Elements along a tile, threads along it, and terms of a step."""
+    """Elements along a tile, threads along it, terms of a step, and of those written out.
+
+    With more of them written out, loads far ahead take the registers.
+    """
 
     tile: int
     side: int
     depth: int
+    turn: int
 
     @property
     def threads(self) -> int:
@@ -50,9 +54,9 @@ class Tiling(NamedTuple):
         return self.side * self.side
 
 
-SMALL: Final = Tiling(32, 8, 16)
-MIDDLE: Final = Tiling(64, 16, 16)
-LARGE: Final = Tiling(128, 16, 8)
+SMALL: Final = Tiling(32, 8, 16, 4)
+MIDDLE: Final = Tiling(64, 16, 16, 2)
+LARGE: Final = Tiling(128, 16, 8, 2)
 
 
 class Form(NamedTuple):
@@ -71,8 +75,7 @@ class Form(NamedTuple):
     @property
     def resident(self) -> int | None:
         """Blocks that registers are to suffice for, where they do without spills."""
-        most = {SMALL: 8, MIDDLE: 3}
-        return most.get(self.tiling) if held_as(self.dtype).bits == 32 else None
+        return 2 if self.tiling == LARGE and not self.batch else None
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -133,10 +136,7 @@ class _Product:
         em.lines = body
         for name in ("a", "b"):
             em.shared_array(f"tile_{name}", self.ty, 2 * self.half // self.size)
-        self._start()
-        row = em.zext(self._register("ctaid.y"), I64)
-        rows = em.zext(self._register("nctaid.y"), I64)
-        self._loop(row, self._word("stack"), rows, self._matrix)
+        self._matrix(self._start())
         em.ret()
         em.lines = ["entry:", *self.entry, "  br label %start", "start:", *body]
         pointers = [(GLOBAL, name) for name in ("pa", "pb", "pc")]
@@ -192,8 +192,8 @@ class _Product:
         return self.em.mul(value, self.em.const(value.ty, by))
 
     # ---- where this block and thread work -----------------------------------------------------
-    def _start(self) -> None:
-        """The tile of this block, and the groups of this thread."""
+    def _start(self) -> Val:
+        """The tile of this block, and the groups of this thread; gives the matrix's number."""
         em, tile = self.em, self.tiling.tile
         self.thread = self._register("tid.x")
         side = em.const(I32, self.tiling.side)
@@ -203,13 +203,15 @@ class _Product:
                                  em.const(I64, tile)), I32)
             for e in ("m", "n")
         )  # fmt: skip
-        number, band = self._register("ctaid.x"), self._scaled(wide, GROUP)
+        block, tiles = self._register("ctaid.x"), em.mul(high, wide)
+        number, band = em.urem(block, tiles), self._scaled(wide, GROUP)
         above = self._scaled(em.udiv(number, band), GROUP)
         inside = em.urem(number, band)
         height = self._least(em.sub(high, above), em.const(I32, GROUP))
         row = em.add(above, em.urem(inside, height))
         column = em.udiv(inside, height)
         self.row, self.column = (self._scaled(em.zext(at, I64), tile) for at in (row, column))
+        return em.zext(em.udiv(block, tiles), I64)
 
     def _matrix(self, number: Val) -> None:
         """One matrix of the stack."""
@@ -344,11 +346,17 @@ class _Product:
         for name, at in (("a", self.down), ("b", self.across)):
             start = em.gep(Val(SHARED, f"@tile_{name}"), half)
             ends.append(em.gep(start, em.zext(self._scaled(at, ACCESS), I64)))
-        for term in range(self.tiling.depth):
-            rows, columns = (self._terms(end, term) for end in ends)
-            for line, x in zip(sums, rows, strict=True):
-                for place, y in zip(line, columns, strict=True):
-                    em.store(self._added(em.load(self.ty, place, 8), x, y), place, 8)
+
+        def turn(first: Val) -> None:
+            starts = [em.gep(end, self._scaled(first, self.line)) for end in ends]
+            for term in range(self.tiling.turn):
+                rows, columns = (self._terms(start, term) for start in starts)
+                for line, x in zip(sums, rows, strict=True):
+                    for place, y in zip(line, columns, strict=True):
+                        em.store(self._added(em.load(self.ty, place, 8), x, y), place, 8)
+
+        depth, terms = (em.const(I64, n) for n in (self.tiling.depth, self.tiling.turn))
+        self._loop(em.const(I64, 0), depth, terms, turn)
 
     def _terms(self, start: Val, term: int) -> list[Val]:
         """What this thread multiplies of one row of a tile in shared memory."""

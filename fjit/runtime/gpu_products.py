@@ -6,7 +6,7 @@ decide the tiles, and no choice made here changes a bit of a result.
     c = matmul a:f32[1000,300] b:f32[300,1000]
     form      float32, tiles of 64 x 64, a along k, b not, no stack
     launch    256 blocks of 256 threads
-    numbers   1000, 1000, 300, 1 (m, n, k, stack), 0, 0 (where a and b begin), strides in bytes
+    numbers   1000, 1000, 300 (m, n, k), 0, 0 (where a and b begin), strides in bytes
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Final, NamedTuple
 
-from fjit.backend.spread import MOST_HIGH, Launch
+from fjit.backend.spread import Launch
 from fjit.backend.tiled_product import LARGE, MIDDLE, SMALL, Form, Tiling, held_as
 from fjit.core.ir import Eqn, Var, static_shape
 from fjit.lower.build import Memory
@@ -59,11 +59,11 @@ def product(eqn: Eqn, memory: Mapping[Var, Memory]) -> Product:
     tiling = tiling_of(m, n, stack, held_as(out.aval.dtype).bits // 8)
     form = Form(out.aval.dtype, tiling, _nearer(ak, am), _nearer(bk, bn), len(axes))
     tiles = -(-m // tiling.tile) * -(-n // tiling.tile)
-    launch = Launch((tiles, min(stack, MOST_HIGH)), (tiling.threads, 1))
+    launch = Launch((tiles * stack, 1), (tiling.threads, 1))
     of_axes = [tuple(axis.steps[which] for axis in axes) for which in range(3)]
     steps = (am, ak, *of_axes[0], bn, bk, *of_axes[1], cm, cn, *of_axes[2])
     in_bytes = (step * size for step in (left.offset, right.offset, *steps))
-    numbers = (m, n, k, stack, *(axis.extent for axis in axes), *in_bytes)
+    numbers = (m, n, k, *(axis.extent for axis in axes), *in_bytes)
     return Product(form, launch, (left.var, right.var, out), numbers)
 
 
