@@ -145,6 +145,33 @@ def test_programs(name: str) -> None:
     check_emulated(PROGRAMS[name], x, w, b)
 
 
+def _whole(x: Any, w: Any) -> None:
+    x[...] = x @ w
+
+
+def _turned(x: Any, w: Any) -> Any:
+    x[...] = w @ x.T
+    return x + 1
+
+
+def _rows(x: Any, w: Any) -> Any:
+    x[3:40] = x[20:57] @ w
+    return x
+
+
+def _behind(x: Any, w: Any) -> None:
+    x[:5] = (x @ w)[2:7] + x[:5]
+    w += x.T @ x
+
+
+@pytest.mark.parametrize("write", [_whole, _turned, _rows, _behind])
+def test_products_written_over_what_they_read(write: Callable[[Any, Any], Any]) -> None:
+    x, w = random("f8", 60, 60), random("f8", 60, 60)
+    check_emulated(write, x, w)
+    check_paths(write, (np.asfortranarray(x), w), {}, EMULATED[:1])
+    check_paths(write, (x, x), {}, EMULATED[:1])
+
+
 def test_odd_values() -> None:
     """What is outside of the operands adds nothing to NaN, infinities and the sign of zero."""
     x, w = random("f4", 35, 40), random("f4", 40, 37)
