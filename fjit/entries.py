@@ -193,6 +193,8 @@ def check_paths(entry: Entry, known: list[Entry]) -> None:
 
 def kind_of_array(value: Any) -> tuple[Any, ...]:
     """What machine code depends on of an array; of anything else, what equals no array's."""
+    if isinstance(value, Placed):
+        return kind_of(value)
     if type(value) is not np.ndarray:
         return (type(value),)
     return (value.dtype, value.shape, value.strides)

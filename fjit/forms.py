@@ -34,8 +34,8 @@ from fjit.frontend.function import Traced
 from fjit.lower.assembly import Assembly, Fit, Kernel, assembled
 from fjit.lower.build import Memory
 from fjit.lower.nest import Nest
+from fjit.optimize import frames
 from fjit.optimize.clean import own_outputs, with_inputs
-from fjit.optimize.frames import framed
 from fjit.optimize.over import Part, with_parts
 from fjit.optimize.pipeline import optimize
 from fjit.optimize.plan import Plan, plan
@@ -60,13 +60,15 @@ Fusion = str | Callable[[Any], bool]
 class Policy(NamedTuple):
     """What planning and lowering depend on besides a trace: keywords, and the machine.
 
-    `panels` says whether matrix products may run in panels of rows, between stages on each.
+    `panels` says whether matrix products may run in panels of rows, between stages on each, and
+    `on_gpu` whether they are kernels of a GPU.
     """
 
     fusion: Fusion = "auto"
     fastmath: frozenset[str] = frozenset()
     fit: Fit = Fit()
     panels: bool = True
+    on_gpu: bool = False
 
 
 class Stages(NamedTuple):
@@ -80,7 +82,7 @@ class Stages(NamedTuple):
 def planned(traced: Traced, memory: Sequence[Memory], policy: Policy) -> tuple[Program, Plan]:
     """The optimized program and its plan, in which products may be written out or framed."""
     optimized = own_outputs(optimize(traced.program, policy.fastmath))
-    program = written_out(optimized)
+    program = written_out(optimized, on_gpu=policy.on_gpu)
     strides = {
         var: tuple(s // var.aval.dtype.itemsize for s in place.strides)
         for var, place in zip(program.inputs, memory, strict=True)
@@ -96,16 +98,18 @@ def planned(traced: Traced, memory: Sequence[Memory], policy: Policy) -> tuple[P
         steps = [-abs(s) for s in memory[write.position].strides]
         if isinstance(atom, Var):
             orders.setdefault(atom, tuple(sorted(range(len(steps)), key=steps.__getitem__)))
-    if policy.panels and _calls_library(program) and usable():
+    if _calls_library(program) and (policy.on_gpu or (policy.panels and usable())):
         places = zip(program.inputs, memory, strict=True)
         readable = {var for var, place in places if _is_readable(var, place)}
-        program, orders = framed(program, strides, orders, readable)
+        library = frames.GPU if policy.on_gpu else frames.BLAS
+        program, orders = frames.framed(program, strides, orders, readable, library)
     parts = [
         Part(w.position, w.output, w.region, _is_readable(program.inputs[w.position], place))
         for w in traced.writes
         if w.region is not None and (place := memory[w.position])
     ]
-    return optimized, with_parts(plan(program, strides, orders, policy.fusion), parts, strides)
+    made = plan(program, strides, orders, policy.fusion, panels=policy.panels)
+    return optimized, with_parts(made, parts, strides)
 
 
 def _calls_library(program: Program) -> bool:

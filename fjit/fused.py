@@ -65,7 +65,7 @@ from fjit.optimize import chunks
 from fjit.report import build, lowered
 from fjit.report.report import Report
 from fjit.runtime import entry as native
-from fjit.runtime.exchange import located, restorer
+from fjit.runtime.exchange import by_class, located, refused, restorer
 from fjit.runtime.executable import Options, address_of, clear_kernels
 from fjit.runtime.host import host
 from fjit.runtime.layouts import layout_of
@@ -85,6 +85,8 @@ class Fused(native.NativeCallable):
         self.function = function
         self.choices = choices
         self.machine = machine_of(choices.target)
+        self._located = located if self.machine.takes_gpus else refused(choices.target)
+        self._captured = by_class(self._located)
         self._entries: OrderedDict[tuple[Any, ...], list[Entry]] = OrderedDict()
         self._forms = Forms()
         self._lock = threading.RLock()
@@ -140,7 +142,7 @@ class Fused(native.NativeCallable):
         traced: list[Any] = []
         parts: list[Any] = []
         for number, leaf in enumerate(leaves):
-            leaf = leaves[number] = located(leaf)
+            leaf = leaves[number] = self._located(leaf)
             if (static is not None and static[number]) or isinstance(leaf, _STATIC):
                 dynamic.append(False)
                 parts.append((type(leaf), hashable(leaf)))
@@ -263,8 +265,10 @@ class Fused(native.NativeCallable):
         """Whether captured arrays share memory with arguments just as they did in the trace."""
         traced = entry.traced
         for path, position in traced.aliases:
-            array = path.read(self.function, call.values)
-            if type(array) is not np.ndarray or place_of(array) != place_of(arguments[position]):
+            array = self._captured(path.read(self.function, call.values), str(path))
+            if not isinstance(array, np.ndarray) or place_of(array) != place_of(
+                arguments[position]
+            ):
                 return False
         return not overlapping_captures(traced, arguments)
 
@@ -275,7 +279,8 @@ class Fused(native.NativeCallable):
             if capture.path is None:
                 arguments.append(capture.array)
             else:
-                arguments.append(capture.path.read(self.function, call.values))
+                value = capture.path.read(self.function, call.values)
+                arguments.append(self._captured(value, str(capture.path)))
         return arguments
 
     def _run(self, entry: Entry, arguments: list[Any]) -> Any:
@@ -303,7 +308,8 @@ class Fused(native.NativeCallable):
         def prepare(session: Session) -> None:
             session.refusal = reads.record_error
             adapters: dict[type, Any] = {Fused: _adapt}
-            holder.append(rebind(self.function, hooks(session, adapters), reads))
+            made = hooks(session, adapters, self._captured)
+            holder.append(rebind(self.function, made, reads))
 
         def run(traced: list[Any]) -> Any:
             values = iter(traced)
@@ -336,6 +342,7 @@ class Fused(native.NativeCallable):
         arguments = list(call.leaves)
         for position in range(len(arguments), len(traced.program.inputs)):
             arguments.append(traced.captures[position].array)
+        machine = where(arguments)
         if overlapping_captures(traced, arguments):
             raise UnsupportedError(
                 "the function writes into an array that shares memory with another one, of which "
@@ -391,7 +398,9 @@ class Fused(native.NativeCallable):
 
     def _policy(self, machine: Machine) -> Policy:
         choices = self.choices
-        return Policy(choices.fusion, choices.fastmath, panels=machine.is_host)
+        return Policy(
+            choices.fusion, choices.fastmath, panels=machine.is_host, on_gpu=machine.gpu is not None
+        )
 
     def _options(self, machine: Machine) -> Options:
         choices = self.choices
@@ -424,14 +433,13 @@ class Fused(native.NativeCallable):
         call = self._take_apart(args, keywords)
         on_gpu = self.machine.shown(call.leaves).gpu is not None
         if on_gpu and measure:
-            raise FjitValueError(
-                "measure=True times the kernels of this processor, not those of a GPU: leave it "
-                "out, and time whole calls, or use NVIDIA's Nsight Systems"
-            )
+            raise _untimed()
         if on_gpu or not (compile or measure):
             entry = self._make(call, compile_code=False)[0]
             return build.report(self._stages(entry, args, keywords), compiled=compile)
         entry, arguments = self._find(call, args, keywords)
+        if entry.machine.gpu is not None and measure:  # what the function captures is there
+            raise _untimed()
         stages = self._stages(entry, args, keywords)
         if not measure or entry.executable is None:
             return build.report(stages, compiled=True)
@@ -508,6 +516,13 @@ if hasattr(os, "register_at_fork"):
 
 def _rebuild(function: Callable[..., Any], choices: Choices) -> Fused:
     return Fused(function, choices)
+
+
+def _untimed() -> FjitValueError:
+    return FjitValueError(
+        "measure=True times the kernels of this processor, not those of a GPU: leave it out, and "
+        "time whole calls, or use NVIDIA's Nsight Systems"
+    )
 
 
 def _compiling(policy: Policy) -> Policy:

@@ -44,7 +44,9 @@ LAYERS = (
 )
 LAYER = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 
-LAZY_LOADERS = ("fjit.runtime.llvm", "fjit.backend.toolkit", "fjit.runtime.machines")
+LAZY_LOADERS = (
+    "fjit.runtime.llvm", "fjit.backend.toolkit", "fjit.runtime.machines", "fjit.report.lowered",
+)  # fmt: skip
 MAY_IMPORT_PEERS_LAZILY = ("interop", "bench", "report", "cli", "oracle")
 
 IMPORT_LIMIT_MS = 150.0

@@ -46,10 +46,14 @@ _CONSTANT = re.compile(r"(\d+) bytes cmem\[\d+\]")
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A function that the host launches; `threads` is the block size it is compiled for."""
+    """A function that the host launches; `threads` is the block size it is compiled for.
+
+    `resident` blocks of it are to fit on a multiprocessor, by their registers.
+    """
 
     name: str
     threads: int | None = None
+    resident: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,8 @@ def _annotations(kernel: Kernel) -> list[str]:
     notes = [f'!{{ptr @{kernel.name}, !"kernel", i32 1}}']
     if kernel.threads is not None:
         notes.append(f'!{{ptr @{kernel.name}, !"maxntidx", i32 {kernel.threads}}}')
+    if kernel.resident is not None:
+        notes.append(f'!{{ptr @{kernel.name}, !"minctasm", i32 {kernel.resident}}}')
     return notes
 
 

@@ -13,7 +13,7 @@ import pkgutil
 import random
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from types import ModuleType
 from typing import Any, Final
@@ -124,7 +124,9 @@ def _sources() -> Iterator[tuple[str, object, str]]:
     yield "open", open, _OUTSIDE
 
 
-def hooks(session: Session, adapters: Mapping[type, Any]) -> Hooks:
+def hooks(
+    session: Session, adapters: Mapping[type, Any], locate: Callable[[object, str], object]
+) -> Hooks:
     """The hooks for one trace."""
 
     def lift_array(array: np.ndarray[Any, Any], path: Path) -> object:
@@ -134,6 +136,7 @@ def hooks(session: Session, adapters: Mapping[type, Any]) -> Hooks:
     return Hooks(
         is_traced=is_traced,
         lift_array=lift_array,
+        locate=locate,
         error=UnsupportedError,
         replacements=_replacements(),
         builtins=_builtins(),

@@ -38,6 +38,8 @@ class Hooks:
     - `lift_array(array, path)`: make a captured array an input of the program; called once for each
       array object. `lift_scalar(value, path)` likewise for a number, or NotImplemented to guard its
       value.
+    - `locate(value, what)`: the geometry of an array in other memory than the host's, an ndarray;
+      anything else as it is.
     - `error(text)`: make the exception for a refusal.
     - `replacements`: `id(original)` to stand-in, for functions and classes such as `np.zeros`. The
       originals must stay alive as long as the table.
@@ -56,6 +58,7 @@ class Hooks:
     is_traced: Callable[[object], bool]
     lift_array: Callable[[np.ndarray, Path], object]
     error: Callable[[str], Exception]
+    locate: Callable[[object, str], object] = lambda value, what: value
     lift_scalar: Callable[[object, Path], object] | None = None
     replacements: Mapping[int, object] = field(default_factory=dict)
     module_standins: Mapping[ModuleType, Mapping[str, object]] = field(default_factory=dict)

@@ -6,7 +6,7 @@ that `f is g` and aliasing are as without a trace; what goes back outside is tur
 original.
 
     scalar, string, None, enum, dtype    itself, or a lifted input
-    array                                a traced input, by reference
+    array, of a GPU too                  a traced input, by reference
     function, method, partial            rebound
     module                               a module stand-in
     class, instance of a followed module a shadow class, a view
@@ -24,6 +24,8 @@ from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleT
 from typing import Any, Final, NoReturn, cast
 
 import numpy as np
+
+from fjit.errors import FjitError
 
 from .containers import Containers
 from .functions import Functions
@@ -88,7 +90,7 @@ class Observer:
         """Guard that a second path leads to the object that was met before."""
         if path in self.reads or path == first:
             return
-        if isinstance(value, np.ndarray):
+        if isinstance(value, np.ndarray) or self.hooks.is_traced(self.memo[id(value)][1]):
             self.reads.add(alias_guard(path, first))
         elif not isinstance(value, tuple):
             self.reads.add(identity_guard(path, value, held))
@@ -128,8 +130,11 @@ class Observer:
         if adapted is not NotImplemented:
             self.reads.add(identity_guard(path, value, held))
             return adapted
-        if isinstance(value, np.ndarray):
-            return self._observe_array(value, path, held)
+        array = self._located(value, path)
+        if isinstance(array, np.ndarray):
+            self.reads.add(array_guard(path, value, held) if array is value
+                           else type_guard(path, value, held))  # fmt: skip
+            return self._lift_array(array, path, held)
         if self.containers.follows(value):
             return self.containers.observe(value, path, held)
         self.reads.add(identity_guard(path, value, held))
@@ -144,9 +149,15 @@ class Observer:
             return value
         return Refused(value, lambda: self.refuse(text))
 
-    def _observe_array(self, value: np.ndarray, path: Path, held: object) -> object:
+    def _located(self, value: object, path: Path) -> object:
+        """The geometry of an array in other memory; whoever runs the trace compares all of it."""
+        try:
+            return self.hooks.locate(value, str(path))
+        except FjitError as error:
+            self.reads.fail(error)
+
+    def _lift_array(self, value: np.ndarray, path: Path, held: object) -> object:
         """Make an array an input of the program."""
-        self.reads.add(array_guard(path, value, held))
         lifted = self.hooks.lift_array(value, path)
         self.reads.add_input(path, lifted, held)
         return lifted

@@ -1,20 +1,22 @@
 """Matrix products as the library multiplies them: framed with the views of their operands.
 
-Takes a program, gives an equal one in which each product of float32 or float64 matrices is a kernel
-equation whose program is the views of its operands and the product:
+Takes a program, gives an equal one in which each product that the library has is a kernel equation
+whose program is the views of its operands and the product:
 
     b = transpose[perm=(1,0)] a; c = matmul b d
     becomes
     c = kernel[program={ lambda a d . let b = transpose[perm=(1,0)] a; c = matmul b d in (c,) }] a d
 
-Invariant: the operands of a frame are matrices with one axis contiguous, as BLAS takes them, and
-nothing of them is copied; an operand in any other layout is first copied in C order by a kernel.
+Invariant: the operands of a frame are matrices as the library takes them (BLAS: with one axis
+contiguous), and nothing of them is copied; other operands are first copied in C order by a kernel.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from fjit.core import dtypes
 from fjit.core import primitives as p
@@ -27,6 +29,17 @@ LARGEST: Final = 1 << 31
 """What the integers of many a BLAS do not hold."""
 
 StridesOf = Callable[[Var], tuple[int, ...]]
+
+
+class Library(NamedTuple):
+    """What multiplies matrices: the dtypes that it has, and whether it takes any strides."""
+
+    dtypes: frozenset[np.dtype[Any]]
+    any_strides: bool
+
+
+BLAS: Final = Library(frozenset((dtypes.F32, dtypes.F64)), any_strides=False)
+GPU: Final = Library(dtypes.COMPILED, any_strides=True)
 
 
 class Matrix(NamedTuple):
@@ -120,14 +133,15 @@ def framed(
     strides: dict[Var, tuple[int, ...]],
     orders: dict[Var, tuple[int, ...]],
     readable: set[Var],
+    library: Library = BLAS,
 ) -> tuple[Program, dict[Var, tuple[int, ...]]]:
-    """`program` with framed products, and `orders` with those of the copies that they need.
+    """`program` with products framed for a library, and `orders` with those of needed copies.
 
     `readable` are the inputs in native byte order and at whole elements.
     """
     if not any(e.primitive is p.matmul for e in program.eqns):
         return program, orders
-    walk = _Framing(program, strides, orders, readable)
+    walk = _Framing(program, strides, orders, readable, library)
     for eqn in program.eqns:
         walk.add(eqn)
     return Program(program.inputs, tuple(walk.eqns), program.outputs), walk.wanted
@@ -142,7 +156,9 @@ class _Framing:
         strides: dict[Var, tuple[int, ...]],
         orders: dict[Var, tuple[int, ...]],
         readable: set[Var],
+        library: Library,
     ) -> None:
+        self.library = library
         self.producers: dict[Var, Eqn] = {v: e for e in program.eqns for v in e.outputs}
         self.orders = Orders(self.producers, strides, orders)
         self.wanted = dict(orders)
@@ -152,10 +168,11 @@ class _Framing:
     def add(self, eqn: Eqn) -> None:
         """The equation as it is, or a frame with what it needs."""
         out = eqn.outputs[0]
+        library = self.library
         row_major = self.wanted.get(out, ()) in ((), tuple(range(out.aval.ndim)))
-        is_float = out.aval.dtype in (dtypes.F32, dtypes.F64)
+        fits = out.aval.dtype in library.dtypes and (row_major or library.any_strides)
         static = all(a.aval.is_static and isinstance(a, Var) for a in eqn.inputs)
-        if eqn.primitive is not p.matmul or not (row_major and is_float and static):
+        if eqn.primitive is not p.matmul or not (fits and static):
             self.eqns.append(eqn)
             return
         operands = [self._operand(a) for a in eqn.inputs]
@@ -169,10 +186,11 @@ class _Framing:
         self.eqns.append(Eqn(p.kernel, inputs, params, eqn.outputs, eqn.source, eqn.scope))
 
     def _operand(self, atom: Atom) -> Var:
-        """The operand, or a copy of it in C order where BLAS cannot read it."""
+        """The operand, or a copy of it in C order where the library cannot read it."""
         assert isinstance(atom, Var)
         matrix = matrix_of(self.producers, atom, self.orders.layout)
-        if matrix is not None and matrix.form is not None and matrix.var not in self.unreadable:
+        takes = matrix is not None and (self.library.any_strides or matrix.form is not None)
+        if matrix is not None and takes and matrix.var not in self.unreadable:
             return atom
         copied = Var(atom.aval)
         copy = Eqn(p.copy, (atom,), (), (copied,))

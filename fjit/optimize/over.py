@@ -40,7 +40,8 @@ class Part(NamedTuple):
 
 def with_parts(plan: Plan, parts: Sequence[Part], strides: Mapping[Var, Strides]) -> Plan:
     """The plan with the parts that may be written where they are; `strides` are the inputs'."""
-    if not parts or plan.panels or any(_may_report(eqn) for eqn in plan.program.eqns):
+    has_products = plan.panels or len(plan.kernels) < len(plan.program.eqns)
+    if not parts or has_products or any(_may_report(eqn) for eqn in plan.program.eqns):
         return plan
     layouts = dict(plan.layouts)
     over: list[Var] = []

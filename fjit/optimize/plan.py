@@ -98,9 +98,10 @@ class Planner:
         strides: dict[Var, tuple[int, ...]],
         orders: dict[Var, tuple[int, ...]],
         fusion: str | Choose,
+        panels: bool,
     ) -> None:
         self.program = program
-        self.fusion = fusion
+        self.fusion, self.panels = fusion, panels
         self.producers: dict[Var, Eqn] = {v: e for e in program.eqns for v in e.outputs}
         self.orders = Orders(self.producers, strides, orders)
         self.rank = {e: k for k, e in enumerate(program.eqns)}
@@ -357,7 +358,8 @@ class Planner:
         layouts = {v: self.orders.layout(v) for e in eqns for v in e.outputs}
         order = {e: k for k, e in enumerate(eqns)}
         kernels.sort(key=lambda k: order[k.eqn])
-        return self._joined(Plan(program, tuple(kernels), tuple(self.decisions), layouts))
+        apart = Plan(program, tuple(kernels), tuple(self.decisions), layouts)
+        return self._joined(apart) if self.panels else apart
 
     def _joined(self, plan: Plan) -> Plan:
         """The plan with matrix products in panels, where it has any."""
@@ -447,10 +449,13 @@ def plan(
     strides: dict[Var, tuple[int, ...]],
     orders: dict[Var, tuple[int, ...]],
     fusion: str | Choose = "auto",
+    *,
+    panels: bool = True,
 ) -> Plan:
     """Partition `program` into kernels and library calls.
 
     `strides` gives element strides of the inputs, `orders` the axis order of outputs; `fusion` is
-    "auto", "max", "none" or a function from a candidate Decision to bool.
+    "auto", "max", "none" or a function from a candidate Decision to bool; `panels` says whether
+    framed products share panels of rows with kernels.
     """
-    return Planner(program, strides, orders, fusion).plan()
+    return Planner(program, strides, orders, fusion, panels).plan()

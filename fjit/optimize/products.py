@@ -41,15 +41,24 @@ SHORT_ROWS: Final = 4096
 could share the work, were they not cut."""
 MOST_OPERATIONS: Final = 2000
 """Operations of products that feed one another, written out in one kernel: compiled in 0.15 s."""
+LONG: Final = 4096
+"""Terms of sums that a GPU cuts into parts of a quarter and more where the result is small."""
+TILE: Final = 32
+FEW_TILES: Final = 64
+"""Tiles of a result that leave most multiprocessors of a GPU without work."""
 HALF: Final = np.dtype(np.float16)
 
 
-def written_out(program: Program) -> Program:
-    """`program` with the products written out that gain by it, or itself if there are none."""
+def written_out(program: Program, *, on_gpu: bool = False) -> Program:
+    """`program` with the products written out that gain by it, or itself if there are none.
+
+    A GPU's kernel has every dtype, and a vector is no tile of it: all of these are reductions.
+    """
     if not any(eqn.primitive is p.matmul for eqn in program.eqns):
         return program
     small = _chosen(program)
-    rules: tuple[Rule, ...] = (nothing, lambda rw, e: terms(rw, e, small), vectors, without_library)
+    rules: tuple[Rule, ...] = (nothing, lambda rw, e: terms(rw, e, small))
+    rules += (any_vectors, in_parts) if on_gpu else (vectors, without_library)
     after = Rewriter(program, {p.matmul: rules}).run()
     return program if after is program else optimize(after)
 
@@ -140,6 +149,14 @@ def vectors(rw: Rewriter, eqn: Eqn) -> Draft | None:
     size = _Sizes(eqn)
     if size.n == 1 and FEW_COLUMNS < size.k <= SHORT_ROWS and _is_in_memory(rw, eqn):
         return None
+    return any_vectors(rw, eqn)
+
+
+def any_vectors(rw: Rewriter, eqn: Eqn) -> Draft | None:
+    """A row or a column, wherever its elements are."""
+    if not _is_static(eqn) or 1 not in eqn.output.aval.shape[-2:]:
+        return None
+    size = _Sizes(eqn)
     axes = tuple(range(len(size.batch)))
     a, b = (_widened(rw, x) for x in eqn.inputs)
     last = len(size.batch)
@@ -155,6 +172,30 @@ def vectors(rw: Rewriter, eqn: Eqn) -> Draft | None:
         total = _sum(rw, _times(rw, wide, b), last)
     total = _narrowed(rw, total, eqn)
     return Draft(p.reshape, (total,), {"shape": eqn.output.aval.shape})
+
+
+def in_parts(rw: Rewriter, eqn: Eqn) -> Draft | None:
+    """Long sums of few elements, on a GPU: a stack of products, and a sum over it."""
+    if not _is_static(eqn) or eqn.output.aval.dtype == HALF:
+        return None
+    size = _Sizes(eqn)
+    tiles = size.stack * -(-size.m // TILE) * -(-size.n // TILE)
+    if size.k < LONG or tiles >= FEW_TILES:
+        return None
+    parts = min(size.k // (LONG // 4), -(-2 * FEW_TILES // tiles))
+    chunk, last = size.k // parts, len(size.batch)
+    whole, (a, b) = parts * chunk, eqn.inputs
+    left = _between(rw, a, last + 1, 0, whole)
+    left = rw.emit(p.reshape, left, shape=(*size.batch, size.m, parts, chunk))
+    left = rw.emit(p.transpose, left, perm=(*range(last), last + 1, last, last + 2))
+    right = _between(rw, b, last, 0, whole)
+    right = rw.emit(p.reshape, right, shape=(*size.batch, parts, chunk, size.n))
+    total = _sum(rw, rw.emit(p.matmul, left, right), last)
+    if whole < size.k:
+        ends = _between(rw, a, last + 1, whole, size.k), _between(rw, b, last, whole, size.k)
+        rest = rw.emit(p.matmul, *ends)
+        total = rw.emit(p.or_ if total.aval.dtype == dtypes.BOOL else p.add, total, rest)
+    return Draft(p.convert, (total,), {"dtype": eqn.output.aval.dtype})
 
 
 def without_library(rw: Rewriter, eqn: Eqn) -> Draft | None:
@@ -200,11 +241,16 @@ def _sum(rw: Rewriter, a: Atom, axis: int) -> Atom:
     return rw.emit(p.reduce, a, op=op, axes=(axis,))
 
 
+def _between(rw: Rewriter, a: Atom, axis: int, start: int, stop: int) -> Atom:
+    """Positions `start` to `stop` of one axis."""
+    sizes = tuple(stop - start if k == axis else e for k, e in enumerate(a.aval.shape))
+    starts = tuple(start if k == axis else 0 for k in range(a.aval.ndim))
+    return rw.emit(p.slice_, a, starts=starts, sizes=sizes, steps=(1,) * a.aval.ndim)
+
+
 def _part(rw: Rewriter, a: Atom, axis: int, at: int) -> Atom:
     """Position `at` of one axis, which stays with extent 1."""
-    sizes = tuple(1 if k == axis else e for k, e in enumerate(a.aval.shape))
-    starts = tuple(at if k == axis else 0 for k in range(a.aval.ndim))
-    return rw.emit(p.slice_, a, starts=starts, sizes=sizes, steps=(1,) * a.aval.ndim)
+    return _between(rw, a, axis, at, at + 1)
 
 
 def _spread(rw: Rewriter, a: Atom, shape: Shape) -> Atom:

@@ -24,7 +24,6 @@ from fjit.report.lowered import Lowered
 from fjit.report.measure import Times, measure
 from fjit.report.report import Call, Kernel, Report
 from fjit.runtime import threads
-from fjit.runtime.gpu_code import usage_of
 from fjit.runtime.jit import Module
 
 
@@ -85,23 +84,29 @@ def _usages(lowered: Lowered) -> Iterator[asm.Usage]:
     if lowered.choices.gpu is None:
         yield from map(asm.usage, lowered.kernel_asm)
         return
-    for name, code in zip(lowered.names, lowered.codes, strict=True):
-        phases = [usage_of(name, info) for info in code.linked.kernels]
+    for code in lowered.codes:
+        phases = code.linked.kernels
         yield asm.Usage(
-            max((phase.actual_registers for phase in phases), default=0),
-            sum(phase.actual_spills for phase in phases),
+            max((phase.registers for phase in phases), default=0),
+            sum((phase.spill_stores + phase.spill_loads) // 4 for phase in phases),
         )
 
 
 def _copied(lowered: Lowered, calls: tuple[Call, ...]) -> tuple[str, ...]:
-    """A sentence for library calls between the kernels of a GPU."""
-    if lowered.choices.gpu is None or not calls:
+    """Sentences for what stands between the kernels of a GPU."""
+    if lowered.choices.gpu is None:
         return ()
-    names = ", ".join(call.name for call in calls)
-    return (
-        f"{names}: made by the host, on copies of the operands, so that data crosses to the host "
-        "and back between the kernels.",
-    )
+    products = [name for name, _ in lowered.products]
+    others = [call.name for call in calls if call.name not in products]
+    notes = []
+    if products:
+        notes.append(f"{', '.join(products)}: made by a kernel of tiles, on the GPU.")
+    if others:
+        notes.append(
+            f"{', '.join(others)}: made by the host, on copies of the operands, so that data "
+            "crosses to the host and back between the kernels."
+        )
+    return tuple(notes)
 
 
 def _machine(lowered: Lowered, workers: int) -> str:
@@ -165,9 +170,9 @@ def _calls(lowered: Lowered, times: Times | None) -> tuple[Call, ...]:
             continue
         read, written = _bytes(eqn, lowered)
         taken = None if times is None else times.calls[len(found)]
-        done = product_of(eqn)
-        name = f"call{len(found)}_{done.primitive.name}"
-        found.append(Call(name, position, operation(done), read, written, taken))
+        name = lowered.call_names[len(found)]
+        done = operation(product_of(eqn))
+        found.append(Call(name, position, done, read, written, taken))
     return tuple(found)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fjit.backend import cpu
 from fjit.core.ir import Eqn, Program, Sym, Var
@@ -23,13 +23,16 @@ from fjit.lower.build import Memory
 from fjit.lower.nest import Nest
 from fjit.lower.reach import is_short
 from fjit.optimize import chunks, relax
+from fjit.optimize.frames import is_frame, product_of
 from fjit.optimize.pipeline import optimize
 from fjit.optimize.plan import Plan
 from fjit.report import machine
-from fjit.runtime.gpu_code import Code, Usage, gpu_code, usage_of
 from fjit.runtime.host import host, with_caches
 from fjit.runtime.jit import assembly
 from fjit.target import CpuTarget, GpuTarget
+
+if TYPE_CHECKING:
+    from fjit.runtime.gpu_code import Code, NestCode, Usage
 
 NAME_WORDS = 4
 
@@ -98,11 +101,13 @@ class Lowered:
         return host()
 
     @cached_property
-    def codes(self) -> tuple[Code, ...]:
+    def codes(self) -> tuple[NestCode, ...]:
         """The GPU code of each kernel; none for the CPU."""
         gpu, cache = self.choices.gpu, self.choices.cache
         if gpu is None:
             return ()
+        from fjit.runtime.gpu_code import gpu_code
+
         pairs = zip(self.plan.kernels, self.nests, strict=True)
         return tuple(
             gpu_code(
@@ -111,19 +116,44 @@ class Lowered:
             for kernel, nest in pairs
         )
 
+    @cached_property
+    def products(self) -> tuple[tuple[str, Code], ...]:
+        """The names and code of a GPU's matrix products, which are calls of the plan."""
+        gpu, cache = self.choices.gpu, self.choices.cache
+        if gpu is None:
+            return ()
+        from fjit.runtime.gpu_code import product_code
+        from fjit.runtime.gpu_products import product
+
+        calls = zip(self.call_names, calls_of(self.plan), strict=True)
+        return tuple(
+            (name, product_code(product(eqn, self.memory).form, gpu, cache=cache))
+            for name, eqn in calls
+            if is_frame(eqn)
+        )
+
+    @cached_property
+    def call_names(self) -> tuple[str, ...]:
+        """A name for each step that is no kernel: its number and what it does."""
+        calls = enumerate(calls_of(self.plan))
+        return tuple(f"call{k}_{product_of(eqn).primitive.name}" for k, eqn in calls)
+
     @property
     def ptx(self) -> str | None:
         """The PTX of all kernels for a GPU target; None for the CPU."""
         if self.choices.gpu is None:
             return None
-        return _joined(self.names, [code.ptx for code in self.codes], "//")
+        named = (*zip(self.names, self.codes, strict=True), *self.products)
+        return _joined([name for name, _ in named], [code.ptx for _, code in named], "//")
 
     @property
     def sass_info(self) -> tuple[Usage, ...] | None:
         """What the linker says of each phase of each kernel for a GPU target; None for the CPU."""
         if self.choices.gpu is None:
             return None
-        pairs = zip(self.names, self.codes, strict=True)
+        from fjit.runtime.gpu_code import usage_of
+
+        pairs = (*zip(self.names, self.codes, strict=True), *self.products)
         return tuple(usage_of(name, info) for name, code in pairs for info in code.linked.kernels)
 
     @cached_property
@@ -154,7 +184,9 @@ class Lowered:
     @property
     def llvm_ir(self) -> str:
         """The LLVM IR of all kernels, as emitted."""
-        return _joined(self.names, self.kernel_ir, ";")
+        products = [(name, code.ir) for name, code in self.products]
+        named = (*zip(self.names, self.kernel_ir, strict=True), *products)
+        return _joined([name for name, _ in named], [text for _, text in named], ";")
 
     @property
     def asm(self) -> str:
@@ -164,6 +196,12 @@ class Lowered:
     def compile(self) -> Callable[..., Any]:
         """Compile what such a call needs, and give the fused function; its next call just runs."""
         return self._finish()
+
+
+def calls_of(plan: Plan) -> tuple[Eqn, ...]:
+    """The steps of a plan that are no kernels, in order."""
+    kernels = {kernel.eqn for kernel in plan.kernels}
+    return tuple(eqn for eqn in plan.steps if eqn not in kernels)
 
 
 def kernel_name(number: int, eqn: Eqn) -> str:

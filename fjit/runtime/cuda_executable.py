@@ -31,7 +31,7 @@ from fjit.runtime.executable import Options, raise_status
 from fjit.runtime.gpu_code import Code
 from fjit.runtime.graphs import Kernel, Replay
 
-_FLAGS: Final = re.compile(r"\b(?:atom|red)\.")
+_FLAGS: Final = re.compile(r"\b(?:atom|red)\.[\w.]*\bor\b")
 """Only errors of values are noted by atomic instructions."""
 
 

@@ -16,11 +16,14 @@ from typing import NamedTuple
 
 from fjit.backend.chain import state_bytes
 from fjit.backend.spread import Launch, launch_of, stretches, vector_loops
+from fjit.core.ir import Eqn
 from fjit.frontend.function import Write
 from fjit.lower.assembly import Assembly, Kernel
 from fjit.lower.reach import is_short
+from fjit.optimize.frames import is_frame
 from fjit.runtime.executable import Executable, Options
-from fjit.runtime.gpu_code import Code, gpu_code
+from fjit.runtime.gpu_code import Code, NestCode, gpu_code, product_code
+from fjit.runtime.gpu_products import product
 from fjit.runtime.table import Table
 
 
@@ -78,6 +81,21 @@ class DeviceExecutable(Executable):
             table.append_state(state)
         return rows
 
+    def build_call(self, eqn: Eqn, table: Table, rows: list[list[int]]) -> None:
+        """A matrix product is a launch like those of kernels; the host makes other calls."""
+        if not is_frame(eqn):
+            super().build_call(eqn, table, rows)
+            return
+        made = product(eqn, self.memory)
+        assert self.options.gpu is not None
+        code = product_code(made.form, self.options.gpu, cache=self.options.cache)
+        self.codes.append(code)
+        first = table.append_words(made.values, made.numbers) // 8
+        words = len(made.values) + len(made.numbers)
+        rows.append([len(self.launches)])
+        (name,) = code.names
+        self.launches.append(KernelLaunch(code, name, made.launch, first, len(made.values), words))
+
     def spread_out(self, code: Code, number: int, launch: Launch) -> Launch:
         """The shape of a phase's launch, of which the grid is free: it changes no result."""
         return launch
@@ -90,7 +108,8 @@ class DeviceExecutable(Executable):
 
     def workers(self) -> int:
         """How many tasks run at once: private memory is as many."""
-        return max((launch.shape.places for launch in self.launches), default=1)
+        of_nests = (k.shape.places for k in self.launches if isinstance(k.code, NestCode))
+        return max(of_nests, default=1)
 
 
 def _number(slot: int | tuple[str, int]) -> int:

@@ -17,16 +17,19 @@ from typing import Any, Final
 import numpy as np
 
 from fjit.core.placed import Placed, placed
-from fjit.errors import UnsupportedError
+from fjit.errors import FjitValueError, UnsupportedError
 from fjit.runtime import dlpack
 from fjit.runtime.device_array import LEGACY, DeviceArray
 from fjit.runtime.devices import LEGACY_STREAM, device
 from fjit.runtime.driver import started
 
+Find = Callable[..., Any]
+"""From a value, and words for where it was met, to its geometry or itself."""
+
 _HOST: Final = frozenset({np.ndarray, bool, int, float, complex, str, bytes, type(None), Placed})
 
 
-def located(value: Any) -> Any:
+def located(value: Any, what: str = "an argument") -> Any:
     """The geometry of an array in GPU memory; anything else as it is."""
     if type(value) in _HOST or isinstance(value, np.ndarray | np.generic | type):
         return value
@@ -42,6 +45,51 @@ def located(value: Any) -> Any:
             return value
     found.origin = value
     return found
+
+
+def by_class(find: Find) -> Find:
+    """The same for what a function reads from outside: no `__getattr__` of a user's is asked."""
+
+    def found(value: Any, what: str = "an argument") -> Any:
+        return find(value, what) if _is_array(type(value)) else value
+
+    return found
+
+
+def refused(target: str) -> Find:
+    """In place of `located` where kernels run in the host's memory; no driver is asked."""
+
+    def checked(value: Any, what: str = "an argument") -> Any:
+        if not is_on_gpu(value):
+            return value
+        raise FjitValueError(
+            f"target={target!r} runs in the host's memory, and {what} is an array in the memory of "
+            f"{_named(value)}: leave the target out (or 'auto', 'cuda'), or pass a copy "
+            "(fjit.cuda.DeviceArray and others have .to_numpy(), .get() or .cpu())"
+        )
+
+    return checked
+
+
+def is_on_gpu(value: Any) -> bool:
+    """Whether an object says that it is an array in a GPU's memory."""
+    if type(value) in _HOST or isinstance(value, np.ndarray | np.generic | type):
+        return isinstance(value, Placed)
+    interface = getattr(value, "__cuda_array_interface__", None)
+    return isinstance(interface, dict) or _dlpack_device(value) == dlpack.CUDA
+
+
+def _is_array(kind: type) -> bool:
+    return hasattr(kind, "__cuda_array_interface__") or hasattr(kind, "__dlpack_device__")
+
+
+def _named(value: Any) -> str:
+    """The GPU and the type of an array, with its dtype and shape where it has them."""
+    kind, tells = type(value), callable(getattr(value, "__dlpack_device__", None))
+    place = f"GPU {_number(value)}" if tells else "a GPU"
+    dtype, shape = getattr(value, "dtype", ""), getattr(value, "shape", None)
+    size = "" if shape is None else f" of {dtype}{list(shape)}"
+    return f"{place}, a {kind.__module__}.{kind.__qualname__}{size}"
 
 
 def _by_interface(value: Any, interface: dict[str, Any]) -> Placed:

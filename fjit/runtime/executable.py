@@ -169,14 +169,18 @@ class Executable:
                 rows.extend(built.rows)
                 self.estimated_ns += built.estimated_ns
             elif kernel is None:
-                self.flush(rows)
-                self.steps.append(_Call(eqn))
-                for var in eqn.outputs:
-                    self._symbol_of(var)
+                self.build_call(eqn, table, rows)
             else:
                 rows.extend(self.build_kernel(kernel, table))
         self.flush(rows)
         self._finish_table(table)
+
+    def build_call(self, eqn: Eqn, table: Table, rows: list[list[int]]) -> None:
+        """A library call between what was built before and what follows."""
+        self.flush(rows)
+        self.steps.append(_Call(eqn))
+        for var in eqn.outputs:
+            self._symbol_of(var)
 
     def _stage(self, kernel: Kernel) -> Stage:
         """A kernel that runs as a stage of panels."""

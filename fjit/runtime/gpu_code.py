@@ -1,7 +1,7 @@
-"""A kernel's GPU code, made from its nest when it is first wanted.
+"""A kernel's GPU code, made when it is first wanted from its nest, or the form of a product.
 
-Takes a nest, its text and an architecture, gives a `Code`. Invariant: equal texts share one in this
-process, and nothing here needs a driver.
+Takes a nest and its text, or a form, and an architecture, gives a `Code`. Invariant: equal texts
+share one in this process, and nothing here needs a driver.
 
     code = gpu_code(nest, text, GPU_TARGETS["sm_90"])
     code.ptx                        ".version 9.1 .target sm_90 ..."
@@ -11,37 +11,32 @@ process, and nothing here needs a driver.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from functools import cached_property
 from typing import NamedTuple
 
-from fjit.backend import nvvm, simt
+from fjit.backend import nvvm, simt, tiled_product
 from fjit.backend.spread import Spread, spread_of
+from fjit.backend.tiled_product import Form
 from fjit.lower.nest import Nest
 from fjit.runtime.cubins import Cubin, compiled
 from fjit.target import GpuTarget
 
-_codes: dict[tuple[str, GpuTarget, bool], Code] = {}
+_codes: dict[tuple[str, GpuTarget], Code] = {}
 _lock = threading.Lock()
 
 
 class Code:
-    """One kernel's code for one architecture: the names of its phases, and how they are spread.
+    """Kernels' code for one architecture, and their names; `text` is what it is made from."""
 
-    `short` says that its positions fit into 32 bits.
-    """
+    def __init__(self, text: str, names: tuple[str, ...], arch: GpuTarget, *, cache: bool) -> None:
+        self.arch, self.cache = arch, cache
+        self.text, self.names = text, names
 
-    def __init__(self, nest: Nest, text: str, arch: GpuTarget, *, short: bool, cache: bool) -> None:
-        self.arch, self.short, self.cache = arch, short, cache
-        self.spreads: tuple[Spread, ...] = tuple(spread_of(nest, p.loop) for p in nest.phases)
-        self.names = tuple(f"phase{k}" for k in range(len(nest.phases)))
-        self._nest = nest
-        self.text = text
-
-    @cached_property
+    @property
     def ir(self) -> str:
         """The LLVM IR of the module, before libNVVM's passes."""
-        text, names = simt.emit(self._nest, short=self.short)
-        return nvvm.module([text], [nvvm.Kernel(name) for name in names])
+        raise NotImplementedError
 
     @cached_property
     def cubin(self) -> Cubin:
@@ -58,6 +53,39 @@ class Code:
         """The machine code, and what each phase uses of the machine, first to last."""
         by_name = {info.name: info for info in self.cubin.kernels}
         return nvvm.Linked(self.cubin.code, tuple(by_name[name] for name in self.names))
+
+
+class NestCode(Code):
+    """The code of a nest: a kernel for each of its phases, and how they are spread.
+
+    `short` says that its positions fit into 32 bits.
+    """
+
+    def __init__(self, nest: Nest, text: str, arch: GpuTarget, *, short: bool, cache: bool) -> None:
+        names = tuple(f"phase{k}" for k in range(len(nest.phases)))
+        super().__init__(text, names, arch, cache=cache)
+        self.spreads: tuple[Spread, ...] = tuple(spread_of(nest, p.loop) for p in nest.phases)
+        self.nest, self.short = nest, short
+
+    @cached_property
+    def ir(self) -> str:
+        """The LLVM IR of the module, before libNVVM's passes."""
+        text, names = simt.emit(self.nest, short=self.short)
+        return nvvm.module([text], [nvvm.Kernel(name) for name in names])
+
+
+class ProductCode(Code):
+    """The code of a matrix product."""
+
+    def __init__(self, form: Form, arch: GpuTarget, *, cache: bool) -> None:
+        super().__init__(repr(form), (tiled_product.NAME,), arch, cache=cache)
+        self.form = form
+
+    @cached_property
+    def ir(self) -> str:
+        """The LLVM IR of the module, before libNVVM's passes."""
+        kernel = nvvm.Kernel(tiled_product.NAME, self.form.tiling.threads, self.form.resident)
+        return nvvm.module([tiled_product.emit(self.form)], [kernel])
 
 
 class Usage(NamedTuple):
@@ -78,13 +106,24 @@ def usage_of(kernel: str, info: nvvm.KernelInfo) -> Usage:
 
 def gpu_code(
     nest: Nest, text: str, arch: GpuTarget, *, short: bool = False, cache: bool = True
-) -> Code:
+) -> NestCode:
     """The code of a nest; equal texts share it."""
-    key = (text, arch, short)
+    key = f"short\n{text}" if short else text
+    code = _shared(key, arch, lambda: NestCode(nest, text, arch, short=short, cache=cache))
+    assert isinstance(code, NestCode)
+    return code
+
+
+def product_code(form: Form, arch: GpuTarget, *, cache: bool = True) -> Code:
+    """The code of a matrix product."""
+    return _shared(repr(form), arch, lambda: ProductCode(form, arch, cache=cache))
+
+
+def _shared(text: str, arch: GpuTarget, make: Callable[[], Code]) -> Code:
     with _lock:
-        code = _codes.get(key)
+        code = _codes.get((text, arch))
         if code is None:
-            code = _codes[key] = Code(nest, text, arch, short=short, cache=cache)
+            code = _codes[text, arch] = make()
         return code
 
 

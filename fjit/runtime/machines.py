@@ -16,7 +16,6 @@ from fjit.core.placed import Placed
 from fjit.errors import DriverError, FjitValueError
 from fjit.frontend.function import Write
 from fjit.lower.assembly import Assembly
-from fjit.runtime.cuda_executable import CudaExecutable
 from fjit.runtime.devices import Device, device, runs_on
 from fjit.runtime.executable import Executable, Options
 from fjit.runtime.host import host
@@ -46,26 +45,25 @@ class Machine(NamedTuple):
         """Whether machine code for this processor runs, which the native entry can call."""
         return self.kind in ("auto", "cpu")
 
+    @property
+    def takes_gpus(self) -> bool:
+        """Whether arrays in a GPU's memory may be passed."""
+        return self.kind in ("auto", "cuda")
+
     def at(self, leaves: Sequence[Any]) -> Machine:
         """The machine for a call with these arguments: on a GPU, that of its arrays, or the first.
 
-        DriverError where there is none, FjitValueError where arrays are not where code can run.
+        DriverError where there is none, FjitValueError where arrays are on several.
         """
         found = {a.place.number: a for a in leaves if isinstance(a, Placed)}
         if len(found) > 1:
             raise FjitValueError(
-                f"the arguments lie in the memory of GPUs {', '.join(map(str, sorted(found)))}: a "
-                "call runs on one, so copy them to the same"
+                f"arguments and captured arrays lie in the memory of GPUs "
+                f"{', '.join(map(str, sorted(found)))}: a call runs on one, so copy them to the "
+                "same"
             )
         if not found and self.kind != "cuda":
             return self
-        if self.kind not in ("auto", "cuda"):
-            raise FjitValueError(
-                f"target={self.kind!r} runs in the host's memory, and an argument is an array in "
-                f"the memory of GPU {next(iter(found))}: leave the target out (or 'auto', 'cuda'), "
-                "or copy the array (fjit.cuda.DeviceArray and others have .to_numpy(), .get() or "
-                ".cpu())"
-            )
         gpu = device(next(iter(found), 0))
         if self.gpu is None or not self.is_named:
             return Machine("cuda", gpu.target, gpu)
@@ -90,6 +88,8 @@ class Machine(NamedTuple):
     ) -> Executable:
         """What runs an assembly on this machine, which `at` gave."""
         if self.device is not None:
+            from fjit.runtime.cuda_executable import CudaExecutable
+
             return CudaExecutable(assembly, options, writes, self.device)
         if self.gpu is None:
             return Executable(assembly, options, writes)

@@ -6,6 +6,7 @@ in the template; the rest is noted as a place to patch before or during each cal
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fjit.core.ir import Eqn, Sym, Var
@@ -45,6 +46,15 @@ class Table:
     def append_state(self, nbytes: int) -> None:
         """Add the word of memory that a kernel wants to find zeroed, behind its others."""
         self.zeroed.append((self._word(), nbytes))
+
+    def append_words(self, pointers: Sequence[Var], numbers: Sequence[int]) -> int:
+        """Add the addresses of values, then plain words; gives the offset of the first in bytes."""
+        base = len(self.words) * 8
+        for var in pointers:
+            self.pointers.append((self._word(), var))
+        for number in numbers:
+            self._word(number)
+        return base
 
     def _append_buffer(self, buffer: Buffer, eqn: Eqn, nest: Nest, cells: tuple[Sym, ...]) -> None:
         at = self._word()

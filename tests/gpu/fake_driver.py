@@ -16,6 +16,7 @@ import pytest
 
 from fjit.backend import simt
 from fjit.backend.nvvm import KernelInfo, Linked
+from fjit.backend.tiled_product import Form
 from fjit.runtime import devices, gpu_code, threads
 from fjit.runtime import driver as drivers
 from fjit.runtime.driver import Launch
@@ -184,7 +185,11 @@ class FakeDriver:
         code, number = self.functions[function]
         self._note("launch", grid, block, tuple(words.tolist()), stream)
         assert grid[1] <= 65_535 and 0 < block[0] * block[1] <= 1024
-        nest = code._nest
+        if isinstance(code, gpu_code.ProductCode):
+            self._multiply(code.form, words)
+            return
+        assert isinstance(code, gpu_code.NestCode)
+        nest = code.nest
         pointers = 1 + len(nest.buffers)
         chain = code.spreads[number].chain
         assert len(words) == pointers + len(nest.slots) + bool(chain)
@@ -198,6 +203,27 @@ class FakeDriver:
         address = compiled.module.address(f"phase{number}")
         steps = np.array([[address, 0, tasks, min(phase.grain, tasks), 0]], np.int64)
         threads.run(int(table.ctypes.data), int(steps.ctypes.data), 1, 1)
+
+    def _multiply(self, form: Form, words: np.ndarray[Any, Any]) -> None:
+        """A matrix product on the memory that the words describe, by NumPy."""
+        named = dict(zip(form.words, words[3:].tolist(), strict=True))
+        stack = tuple(named[f"e{axis}"] for axis in range(form.batch))
+
+        def matrices(pointer: int, name: str, rows: str, columns: str) -> np.ndarray[Any, Any]:
+            shape = (*stack, named[rows], named[columns])
+            steps = (*(named[f"{name}{which}"] for which in (*range(form.batch), rows, columns)),)
+            spans = [step * (extent - 1) for step, extent in zip(steps, shape, strict=True)]
+            low, high = (sum(f(0, s) for s in spans) for f in (min, max))
+            address = pointer + named.get(name, 0)
+            memory = _host(
+                self.real(address + low, high - low + form.dtype.itemsize),
+                high - low + form.dtype.itemsize,
+            )
+            return np.ndarray(shape, form.dtype, memory, -low, steps)
+
+        pointers = words[:3].tolist()
+        a, b = matrices(pointers[0], "a", "m", "k"), matrices(pointers[1], "b", "k", "n")
+        matrices(pointers[2], "c", "m", "n")[...] = np.matmul(a, b)
 
     def graph(self, launches: Sequence[Launch]) -> int:
         self._entered()
@@ -255,11 +281,10 @@ class _FakeLinked:
 
     @staticmethod
     def ptx(code: gpu_code.Code) -> str:
-        return (
-            "atom.global.or.b64"
-            if "atomicrmw" in simt.emit(code._nest, short=code.short)[0]
-            else ""
-        )
+        if not isinstance(code, gpu_code.NestCode):
+            return ""
+        raises = "atomicrmw or" in simt.emit(code.nest, short=code.short)[0]
+        return "atom.global.or.b64" if raises else ""
 
     @staticmethod
     def linked(code: gpu_code.Code) -> Linked:

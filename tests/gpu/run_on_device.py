@@ -182,6 +182,30 @@ def check_programs(checks: Checks) -> None:
     checks.check("odd values", lambda a: (a * 2, a + 0.0, a / 3, np.maximum(a, 1)), odd)
 
 
+def check_products(checks: Checks) -> None:
+    """Matrix products of every dtype and tile, in several layouts; long sums; a captured array."""
+    rtol = {"f2": 5e-3, "f4": 3e-5, "f8": 1e-12}
+    shapes = ((33, 17, 40), (129, 200, 65), (1500, 20, 1400), (40, 20_000, 30), (5, 1, 7))
+    for dtype in ("f2", "f4", "f8", "i1", "i4", "u8", "?"):
+        for m, k, n in shapes:
+            x, w = (RNG.standard_normal(s).astype(dtype) for s in ((m, k), (k, n)))
+            name = f"product {dtype} of {m}, {k}, {n}"
+            checks.check(name, lambda x, w: x @ w, x, w, rtol=rtol.get(dtype, 0.0))
+    x, w, b = (RNG.standard_normal(s) for s in ((7, 150, 200), (7, 150, 130), (130,)))
+    stacked: dict[str, Callable[..., Any]] = {
+        "transposed": lambda x, w: x.swapaxes(1, 2) @ w,
+        "backwards": lambda x, w: x[:, ::-1, ::-1].swapaxes(1, 2) @ w[::-1, ::-1],
+        "one for all": lambda x, w: x.swapaxes(1, 2) @ w[2],
+        "a layer": lambda x, w: np.maximum(x.swapaxes(1, 2) @ w + b, 0).sum(1),
+    }
+    for name, f in stacked.items():
+        checks.check(f"product {name}", f, x, w, rtol=1e-12)
+    checks.count += 1
+    weights, kept = fjit.cuda.from_numpy(w[0]), fjit.cuda.from_numpy(x[0].T.copy())
+    got = fjit.fuse(lambda x: x @ weights)(kept)
+    _same(got, x[0].T @ w[0], 1e-12)
+
+
 def check_corpus(checks: Checks) -> None:
     """The programs that all of fjit's tests use."""
     for name, case in CORPUS.items():
@@ -336,6 +360,26 @@ def time_cases(gpu: Device, size: int, only: str, copy: float) -> list[tuple[str
     return rows
 
 
+def time_products(gpu: Device, largest: int, only: str) -> list[tuple[str, ...]]:
+    """A row for each product of square matrices: microseconds, billions of operations a second."""
+    rows = []
+    for dtype in ("f4", "f8"):
+        for size in (512, 2048, 8192):
+            name = f"product {dtype} {size}"
+            if only not in name or size > largest:
+                continue
+            values = [RNG.standard_normal((size, size), np.float32).astype(dtype) for _ in range(2)]
+            x, y = (fjit.cuda.from_numpy(a, device=gpu.number) for a in values)
+            f = fjit.fuse(lambda x, y: x @ y)
+            ms = best_ms(gpu, lambda f=f, x=x, y=y: f(x, y))
+            torch = Case(f, lambda x, y: x @ y, 2, 0.0)
+            peer = torch_ms(torch, values, gpu)
+            speed = 2 * size**3 / ms / 1e6
+            rows.append((name, f"{1e3 * ms:.1f}", f"{speed:.0f}",
+                         "-" if peer is None else f"{1e3 * peer:.1f}"))  # fmt: skip
+    return rows
+
+
 def table(rows: Sequence[tuple[str, ...]]) -> str:
     """Rows as text, the columns lined up."""
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
@@ -351,6 +395,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="fjit on a real GPU")
     parser.add_argument("--size", type=float, default=256, help="MiB of each argument timed")
     parser.add_argument("--only", default="", help="time the cases with this in their name")
+    parser.add_argument("--product", type=int, default=8192, help="rows of the largest product")
     parser.add_argument("--random", type=int, default=RANDOM, help="how many random programs")
     parser.add_argument("--device", type=int, default=0)
     options = parser.parse_args(arguments)
@@ -363,6 +408,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{gpu!r}, driver for CUDA {'.'.join(map(str, gpu.driver.version()))}")
     checks = Checks()
     check_programs(checks)
+    check_products(checks)
     check_corpus(checks)
     check_errors(checks)
     drawn = check_random(checks, options.random, start + LIMIT_S)
@@ -374,6 +420,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     copy = copy_gbs(gpu, int(4 * options.size * MIB))
     head = ("case", "us", "GB/s", "of copy", "goal", "torch us")
     print(table([head, *time_cases(gpu, int(options.size * MIB), options.only, copy)]))
+    products = time_products(gpu, options.product, options.only)
+    print("\n" + table([("product", "us", "Gflop/s", "torch us"), *products]))
     print(f"\na copy on the device: {copy:.0f} GB/s; in all {time.perf_counter() - start:.0f} s")
     return 1 if wrong else 0
 

@@ -10,7 +10,7 @@ import pytest
 
 import fjit
 from fjit.backend.spread import MOST_HIGH, THREADS, WAVES, Launch, in_waves
-from fjit.errors import DriverError, FjitError, FjitIndexError, FjitValueError, ReadOnlyError
+from fjit.errors import DriverError, FjitIndexError, FjitValueError, ReadOnlyError
 from fjit.runtime import driver as drivers
 from fjit.target import GPU_TARGETS
 from tests.gpu.fake_driver import REGISTERS, FakeDriver
@@ -475,12 +475,6 @@ def test_one_function_serves_both_memories(fake: FakeDriver) -> None:
         same(f(X, Y), (X * Y + 1,))
         same(f(fjit.cuda.from_numpy(X), fjit.cuda.from_numpy(Y)), (X * Y + 1,))
     assert f.cache_info().traces == 2  # type: ignore[attr-defined]
-
-
-def test_a_captured_gpu_array_is_refused(fake: FakeDriver) -> None:
-    weights = fjit.cuda.from_numpy(X)
-    with pytest.raises(FjitError, match=r"pass it as an argument"):
-        fjit.fuse(lambda x: x * weights)(fjit.cuda.from_numpy(X))
 
 
 def test_containers_and_keywords(fake: FakeDriver) -> None:

@@ -14,12 +14,13 @@ def test_the_script_runs(
     fake: FakeDriver, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run_on_device, "LIMIT_S", float("inf"))  # the machine may be busy
-    code = run_on_device.main(["--size", "0.1", "--random", "10"])
+    code = run_on_device.main(["--size", "0.1", "--random", "10", "--product", "512"])
     out = capsys.readouterr().out
     assert code == 0, out
     assert "(10 random), 0 wrong" in out and "of copy" in out
     for name in run_on_device.CASES:
         assert f"\n{name} " in out
+    assert "\nproduct f8 512 " in out
 
 
 def test_a_wrong_result_is_told(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
