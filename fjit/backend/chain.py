@@ -128,10 +128,11 @@ class Chain:
         em.br(spin)
         em.label(spin)
         flag = em.select(inside, self._read(cell, 0), em.const(I64, ALL))
-        waits = self._ballot(em.icmp("eq", flag, em.const(I64, 0)))
+        full = self._ballot(em.icmp("eq", flag, em.const(I64, ALL)))
+        nearer = em.sub(em.and_(full, em.neg(full)), em.const(I32, 1))  # all of them if none
+        waits = em.and_(self._ballot(em.icmp("eq", flag, em.const(I64, 0))), nearer)
         em.cond_br(em.icmp("ne", waits, em.const(I32, 0)), spin, seen)
         em.label(seen)
-        full = self._ballot(em.icmp("eq", flag, em.const(I64, ALL)))
         lane = em.call("llvm.cttz.i32", I32, full, em.const(I1, 0))
         self._set(found, em.sub(top, em.zext(lane, I64)))
         self._set(end, em.sub(top, em.const(I64, WARP - 1)))

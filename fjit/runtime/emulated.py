@@ -16,6 +16,7 @@ import numpy as np
 from fjit.backend import emulator
 from fjit.core.ir import Sym
 from fjit.runtime.alignment import settled
+from fjit.runtime.buffers import ALIGNMENT
 from fjit.runtime.device import DeviceExecutable, Launches
 from fjit.runtime.executable import NOTHING
 
@@ -71,7 +72,8 @@ class EmulatedExecutable(DeviceExecutable):
         arrays += [r if r.size else NOTHING for r in results]
         sizes = [v.aval.nbytes for v in self.offsets]
         pairs = zip(self.offsets.values(), sizes, strict=True)
-        arrays += [scratch[at : at + max(size, 1)] for at, size in pairs]
+        # What holds nothing has room, too: a load that no step needs may stand before the loops.
+        arrays += [scratch[at : at + (size or ALIGNMENT)] for at, size in pairs]
         patches = zip(self.patch_at, self.patch_from, strict=True)
         found = {int(at): arrays[which] for at, which in patches}
         for at, offset in zip(self.inner_at, self.inner_offset, strict=True):

@@ -50,6 +50,15 @@ def test_all_architectures_link_without_spills(name: str) -> None:
         assert all(k.actual_registers and not k.actual_spills for k in lowered.sass_info), name
 
 
+@pytest.mark.parametrize("reduce", [np.sum, np.max, np.mean, np.prod, np.argmax, np.var])
+def test_values_between_kernels_without_elements(reduce: Callable[..., Any]) -> None:
+    """Loads of one that is the same for all steps stand before loops that have none."""
+    for shape in ((0, 3), (0, 700), (4, 0, 3)):
+        x = np.zeros(shape, "f4")
+        check_emulated(lambda x: reduce(x, axis=-1, keepdims=True), x)
+        check_emulated(lambda x: reduce(x, axis=-1)[..., None] * 2, x)
+
+
 DTYPES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"]
 FORMS: dict[str, Callable[[Any], Any]] = {
     "elements": lambda x: np.where(x > 1, x + x, x * x),
