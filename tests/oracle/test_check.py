@@ -210,8 +210,8 @@ def test_a_wrong_elementary_function_is_caught(monkeypatch: pytest.MonkeyPatch) 
 def test_a_wrong_plan_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = forms.plan
 
-    def wrong(*arguments: Any) -> Plan:
-        made = plan(*arguments)
+    def wrong(*arguments: Any, **keywords: Any) -> Plan:
+        made = plan(*arguments, **keywords)
         program = made.program
         outputs = (program.outputs[1], program.outputs[0])
         return Plan(Program(program.inputs, program.eqns, outputs), *list_of(made)[1:])
