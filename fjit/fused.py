@@ -9,7 +9,6 @@ function itself would.
 from __future__ import annotations
 
 import functools
-import inspect
 import os
 import sys
 import threading
@@ -17,14 +16,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from enum import Enum
-from types import FunctionType, MethodType
+from types import MethodType
 from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
-import optree
 
+from fjit.arguments import Arguments, refuse_changed_containers
 from fjit.core import tree
 from fjit.core.interpreter import interpret
 from fjit.core.ir import Program
@@ -39,8 +37,6 @@ from fjit.entries import (
     are_apart,
     check_paths,
     check_ranges,
-    hashable,
-    kind_of,
     kind_of_array,
     memory_of,
     overlapping_captures,
@@ -61,12 +57,11 @@ from fjit.frontend.rebind import Rebound, rebind
 from fjit.frontend.session import Session, place_of
 from fjit.lower.assembly import Fit
 from fjit.lower.build import Memory
-from fjit.optimize import chunks
 from fjit.report import build, lowered
 from fjit.report.report import Report
 from fjit.runtime import entry as native
 from fjit.runtime.exchange import by_class, located, refused, restorer
-from fjit.runtime.executable import Options, address_of, clear_kernels
+from fjit.runtime.executable import Options, clear_kernels
 from fjit.runtime.host import host
 from fjit.runtime.layouts import layout_of
 from fjit.runtime.machines import Machine, machine_of
@@ -75,7 +70,6 @@ from fjit.runtime.records import Record, record_of
 from fjit.runtime.refusals import Given
 
 MAX_ENTRIES: Final = 256
-_STATIC: Final = (str, bytes, np.dtype, type, FunctionType, slice, Enum)
 
 
 class Fused(native.NativeCallable):
@@ -92,8 +86,7 @@ class Fused(native.NativeCallable):
         self._lock = threading.RLock()
         self._hits = self._misses = self._traces = self._compiles = 0
         self._seconds = 0.0
-        self._writes = False  # whether arguments are written, so that their overlap matters
-        self._positions = _static_positions(function, choices.static_argnames)
+        self._calls = Arguments(function, choices.static_argnames, self._located)
         self._bound: WeakKeyDictionary[type, dict[str, Fused]] = WeakKeyDictionary()
         functools.update_wrapper(self, function, updated=())
         for name, value in getattr(function, "__dict__", {}).items():
@@ -105,7 +98,7 @@ class Fused(native.NativeCallable):
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         if current() is not None:
             return self.function(*args, **keywords)
-        call = self._take_apart(args, keywords)
+        call = self._calls.take_apart(args, keywords)
         entry, arguments = self._find(call, args, keywords)
         return self._run(entry, arguments)
 
@@ -134,44 +127,6 @@ class Fused(native.NativeCallable):
 
     def __repr__(self) -> str:
         return f"<fused {getattr(self.function, '__qualname__', self.function)!s}>"
-
-    def _take_apart(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Call:
-        leaves, spec = tree.flatten((args, keywords))
-        static = self._static_leaves(args, keywords) if self._positions else None
-        dynamic: list[bool] = []
-        traced: list[Any] = []
-        parts: list[Any] = []
-        for number, leaf in enumerate(leaves):
-            leaf = leaves[number] = self._located(leaf)
-            if (static is not None and static[number]) or isinstance(leaf, _STATIC):
-                dynamic.append(False)
-                parts.append((type(leaf), hashable(leaf)))
-                continue
-            dynamic.append(True)
-            traced.append(leaf)
-            parts.append(kind_of(leaf))
-        if len(traced) > 1:
-            self._note_sharing(traced, parts)
-        return Call(traced, (spec, tuple(parts)), spec, tuple(dynamic), leaves)
-
-    def _note_sharing(self, leaves: list[Any], parts: list[Any]) -> None:
-        """Add to the key which arrays are the same and, if that matters, how they overlap."""
-        first: dict[int, int] = {}
-        for number, leaf in enumerate(leaves):
-            if isinstance(leaf, np.ndarray) and first.setdefault(address_of(leaf), number) < number:
-                parts.append((number, first[address_of(leaf)]))
-        if self._writes:
-            parts.append(overlap.relations(leaves, overlap.groups(leaves)))
-
-    def _static_leaves(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> list[bool]:
-        flags: list[bool] = []
-        for number, value in enumerate(args):
-            count = len(tree.flatten(value)[0])
-            flags.extend([number in self._positions] * count)
-        for name in sorted(keywords):
-            count = len(tree.flatten(keywords[name])[0])
-            flags.extend([name in self.choices.static_argnames] * count)
-        return flags
 
     def _find(
         self, call: Call, args: tuple[Any, ...], keywords: dict[str, Any]
@@ -319,29 +274,33 @@ class Fused(native.NativeCallable):
             ]
             args, keywords = tree.unflatten(call.spec, leaves)
             result = holder[0](*args, **keywords)
-            _refuse_changed_containers(call.spec, leaves, (args, keywords))
+            refuse_changed_containers(call.spec, leaves, (args, keywords))
             return result
 
         paths = [f"#{k}" for k in range(len(call.leaves))]
-        sharing = overlap.groups(call.leaves) if self._writes else ()
+        sharing = overlap.groups(call.leaves) if self._calls.written else ()
         places = [k for k, dynamic in enumerate(call.dynamic) if dynamic]
         return trace_function(run, call.leaves, paths, prepare, sharing, places, follow), reads
+
+    def _traced(self, call: Call) -> tuple[Traced, Reads, Call]:
+        """The trace of a call; of one that writes into arguments their overlap is in the key."""
+        traced, reads = self._trace(call)
+        if traced.writes and not self._calls.written:
+            self._calls.written = True
+            if overlap.groups(call.leaves):
+                traced, reads = self._trace(call)
+            call = self._calls.take_apart(*tree.unflatten(call.spec, call.values))
+        check_ranges(traced, call.leaves)
+        self._traces += 1
+        return traced, reads, call
 
     def _make(self, call: Call, *, compile_code: bool = True) -> tuple[Entry, Call]:
         start = time.perf_counter()
         where = self.machine.at if compile_code else self.machine.shown
-        machine = where(call.leaves)
-        traced, reads = self._trace(call)
-        if traced.writes and not self._writes:
-            self._writes = True
-            if overlap.groups(call.leaves):
-                traced, reads = self._trace(call)
-            call = self._take_apart(*tree.unflatten(call.spec, call.values))
-        check_ranges(traced, call.leaves)
-        self._traces += 1
-        arguments = list(call.leaves)
-        for position in range(len(arguments), len(traced.program.inputs)):
-            arguments.append(traced.captures[position].array)
+        where(call.leaves)  # what a target refuses is told before what a trace refuses
+        traced, reads, call = self._traced(call)
+        positions = range(len(call.leaves), len(traced.program.inputs))
+        arguments = [*call.leaves, *(traced.captures[k].array for k in positions)]
         machine = where(arguments)
         if overlapping_captures(traced, arguments):
             raise UnsupportedError(
@@ -409,12 +368,12 @@ class Fused(native.NativeCallable):
     # ---- looking inside ---------------------------------------------------------------------
     def prepare(self, *args: Any, **keywords: Any) -> Entry:
         """The compiled entry that a call with these arguments would use; runs nothing."""
-        call = self._take_apart(args, keywords)
+        call = self._calls.take_apart(args, keywords)
         return self._find(call, args, keywords)[0]
 
     def trace(self, *args: Any, **keywords: Any) -> Program:
         """The program of a call with these arguments as it was recorded, nothing simplified."""
-        return self._trace(self._take_apart(args, keywords), follow=False)[0].program
+        return self._trace(self._calls.take_apart(args, keywords), follow=False)[0].program
 
     def explain(
         self, *args: Any, compile: bool = True, measure: bool = False, **keywords: Any
@@ -430,7 +389,7 @@ class Fused(native.NativeCallable):
         Returns:
             A `Report`: data, readable with `str`, shown as tables in a notebook.
         """
-        call = self._take_apart(args, keywords)
+        call = self._calls.take_apart(args, keywords)
         on_gpu = self.machine.shown(call.leaves).gpu is not None
         if on_gpu and measure:
             raise _untimed()
@@ -451,7 +410,7 @@ class Fused(native.NativeCallable):
 
         Nothing runs; each text is made when it is asked for. See `Lowered`.
         """
-        call = self._take_apart(args, keywords)
+        call = self._calls.take_apart(args, keywords)
         return self._stages(self._make(call, compile_code=False)[0], args, keywords)
 
     def _stages(
@@ -527,40 +486,10 @@ def _untimed() -> FjitValueError:
 
 def _compiling(policy: Policy) -> Policy:
     """The policy with what only code depends on, for which LLVM is asked."""
-    most = chunks.CPU if policy.panels else chunks.GPU
-    return policy._replace(fit=Fit(host().l3_bytes, most, blocks=not policy.panels))
+    return policy._replace(fit=Fit(host().l3_bytes, policy.on_gpu))
 
 
 def _adapt(value: object, path: Any, observer: Any) -> object:
     """A fused function met inside a trace is traced through."""
     assert isinstance(value, Fused)
     return observer.observe(value.function, Attr(path, "function"), value)
-
-
-def _static_positions(function: Callable[..., Any], names: tuple[str, ...]) -> frozenset[Any]:
-    if not names:
-        return frozenset()
-    parameters = inspect.signature(function).parameters
-    known = list(parameters)
-    variadic = any(q.kind is inspect.Parameter.VAR_KEYWORD for q in parameters.values())
-    for name in names:
-        if name not in known and not variadic:
-            raise FjitValueError(
-                f"static_argnames names {name!r}, which is no parameter of the function; its "
-                f"parameters are {', '.join(known)}"
-            )
-    return frozenset({k for k, name in enumerate(known) if name in names} | {*names})
-
-
-def _refuse_changed_containers(
-    spec: optree.PyTreeSpec, leaves: list[Any], arguments: tuple[Any, ...]
-) -> None:
-    """The containers of the arguments are rebuilt for the trace: changes to them would be lost."""
-    after, now = tree.flatten(arguments)
-    if now == spec and all(a is b for a, b in zip(leaves, after, strict=True)):
-        return
-    raise UnsupportedError(
-        "the function assigns into a container that it was given (a list, dict or dataclass "
-        "argument), which a fused function does not do to its caller: return the new values, or "
-        "change the arrays themselves in place, as in p.x[...] = value"
-    )

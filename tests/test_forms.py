@@ -65,7 +65,7 @@ def _resized(array: Any, extents: dict[int, int]) -> Any:
 
 def traced(function: Any, arguments: tuple[Any, ...]) -> tuple[Traced, list[Memory]]:
     fused = Fused(function, Choices())
-    found = fused._trace(fused._take_apart(arguments, {}))[0]
+    found = fused._trace(fused._calls.take_apart(arguments, {}))[0]
     captured = [c.array for c in found.captures.values()]
     return found, [memory_of(a) for a in (*arguments, *captured)]
 

@@ -34,6 +34,7 @@ LAYERS = (
     ("interop", "report"),
     ("forms",),
     ("entries",),
+    ("arguments",),
     ("fused",),
     ("api",),
     ("oracle", "bench"),

@@ -1,6 +1,6 @@
-"""Numbers, addresses and loops of a GPU kernel, whichever way its threads share the work.
+"""Numbers and addresses of a GPU kernel, whichever way its threads share the work.
 
-Takes a nest, writes the arithmetic of positions and the control flow of one thread. Invariant:
+Takes a nest, writes the arithmetic of positions of one thread. Invariant:
 loops count, and addresses differ from their base, in 32 bits where those are known to do
 (lower/reach.py), else in 64; positions among values have 64 bits always.
 
@@ -9,18 +9,10 @@ loops count, and addresses differ from their base, in 32 bits where those are kn
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from fjit.backend.emitter import I32, Emitter, Val
 from fjit.backend.statements import WORD, Statements
 from fjit.backend.values import GLOBAL
 from fjit.lower import nest as n
-
-ROLLED = 1_000  # the number of the metadata of loops that stay as they are
-ROLLED_TEXT = (
-    f"!{ROLLED} = distinct !{{!{ROLLED}, !{ROLLED + 1}}}\n"
-    f'!{ROLLED + 1} = !{{!"llvm.loop.unroll.disable"}}\n'
-)
 
 
 class Addresses(Statements):
@@ -78,7 +70,7 @@ class Addresses(Statements):
         def set_bits() -> None:
             em.inst(WORD, f"atomicrmw or {GLOBAL} %status, i64 {code} monotonic")
 
-        self._when(bad, set_bits)
+        self.when(bad, set_bits)
 
     def linear(self, linear: n.Linear, itemsize: int = 1) -> tuple[Val, Val | None]:
         """A position or address: there is no vector part."""
@@ -104,41 +96,3 @@ class Addresses(Statements):
         if linear.offset is not None:
             base = em.gep(base, self.full(linear.offset))
         return em.gep(base, self._along(linear, itemsize, self._const(0)))
-
-    # ---- loops ----------------------------------------------------------------------------------
-    def _when(self, condition: Val, body: Callable[[], None]) -> None:
-        """Run what a condition of this thread guards."""
-        em, inside, done = self.em, self._label("then"), self._label("end")
-        em.cond_br(condition, inside, done)
-        em.label(inside)
-        body()
-        em.br(done)
-        em.label(done)
-
-    def _loop(
-        self, start: Val, stop: Val, step: Val, body: Callable[[Val], None], *, unroll: bool = False
-    ) -> None:
-        """for (k = start; k < stop; k += step) body(k)."""
-        counter = self._alloca(self.word)
-        self._set(counter, start)
-        self._from(counter, stop, step, body, unroll=unroll)
-
-    def _from(
-        self,
-        counter: Val,
-        stop: Val,
-        step: Val,
-        body: Callable[[Val], None],
-        *,
-        unroll: bool = False,
-    ) -> None:
-        """The same from where a counter is, and it is left where the loop ends.
-
-        Threads in flight take the place of unrolling, which would take their registers.
-        """
-        em = self.em
-        now, head, done = self._while(counter, stop, step)
-        body(now)
-        self._set(counter, em.add(now, step))
-        em.stmt(f"br label %{head}" + ("" if unroll else f", !llvm.loop !{ROLLED}"))
-        em.label(done)

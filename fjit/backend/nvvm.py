@@ -68,6 +68,11 @@ class KernelInfo:
     stack: int
     constant: int
 
+    @property
+    def spills(self) -> int:
+        """Stores and loads of four bytes."""
+        return (self.spill_stores + self.spill_loads) // 4
+
 
 @dataclass(frozen=True, slots=True)
 class Linked:

@@ -22,9 +22,9 @@ from __future__ import annotations
 
 from fjit.backend import scalar
 from fjit.backend.accumulate import Lanewise
-from fjit.backend.addresses import ROLLED_TEXT
-from fjit.backend.chain import STEPS, Chain, Part
 from fjit.backend.emitter import I64, Emitter, Ty, Val
+from fjit.backend.flow import ROLLED_TEXT
+from fjit.backend.look_back import STEPS, Carry, LookBack
 from fjit.backend.spread import Spread, holds, merges, spread_of, vector_loops, wide_accesses
 from fjit.backend.statements import FLAG, WORD, raw
 from fjit.backend.thread_accumulate import ThreadAccumulator, counted_before
@@ -34,7 +34,7 @@ from fjit.backend.tiles import tile_of
 from fjit.backend.values import GLOBAL
 from fjit.core.meanings import start_value
 from fjit.lower import nest as n
-from fjit.lower.chained import Handed, handed
+from fjit.lower.carried import Carried, carried
 
 
 def emit(nest: n.Nest, *, short: bool = False) -> tuple[str, list[str]]:
@@ -64,7 +64,7 @@ class _Kernel(TileLoops):
 
     def __init__(self, nest: n.Nest, loop: n.Loop, *, short: bool) -> None:
         super().__init__(nest, Emitter(hardware_half=True, gpu=True), short=short)
-        self.loop = loop
+        self.tasks = loop
         self.spread: Spread = spread_of(nest, loop)
         self.em.lines = self.entry
         self.threads = Threads(self.em, self._label, self._alloca)
@@ -78,15 +78,15 @@ class _Kernel(TileLoops):
         self.wide: dict[n.Value, Val] = {}
         self.pending: dict[int, list[Val]] | None = None
         self.copy = 0
-        self.handed = handed(loop)
-        self.dry = False  # whether only what a stretch hands on is wanted
+        self.carried = carried(loop)
+        self.dry = False  # whether only a partition's aggregates are wanted
 
     def run(self, name: str) -> str:
         """The text of the kernel."""
         em, threads = self.em, self.threads
         wide, high = self._number(threads.width), self._number(threads.height)
         self.lane, self.lanes = self._number(threads.x), wide
-        if self.handed is None:
+        if self.carried is None:
             start = em.mul(self._number(threads.block[0]), wide)
             self.lane = em.add(start, self.lane)
             self.lanes = em.mul(self._number(threads.blocks[0]), wide)
@@ -100,13 +100,13 @@ class _Kernel(TileLoops):
         self.live = em.const(FLAG, 1)
         for stmt in self.nest.entry:
             self.statement(stmt)
-        tile = tile_of(self.nest, self.loop)
-        self._tasks(self.loop) if tile is None else self._tiles(self.loop, tile)
+        tile = tile_of(self.nest, self.tasks)
+        self._tasks(self.tasks) if tile is None else self._tiles(self.tasks, tile)
         em.ret()
         em.lines = ["entry:", *self.entry, "  br label %start", "start:", *body]
         buffers = [(GLOBAL, f"b{k}") for k in range(len(self.nest.buffers))]
         slots = [(WORD, f"s{k}") for k in range(len(self.nest.slots))]
-        state = [] if self.handed is None else [(GLOBAL, "state")]
+        state = [] if self.carried is None else [(GLOBAL, "state")]
         return em.define(name, [(GLOBAL, "status"), *buffers, *slots, *state])
 
     # ---- loops ----------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class _Kernel(TileLoops):
             self.axes.update(self._decoded(loop, em.select(self.live, wanted, last)))
             self.body(loop.body)
 
-        self._loop(self.begin, stop, self.step, task)
+        self.loop(self.begin, stop, self.step, task)
 
     def body(self, stmts: list[n.Stmt]) -> None:
         """Emit statements in order."""
@@ -144,8 +144,8 @@ class _Kernel(TileLoops):
             self._sequential(loop, start, stop)
             return
         self.vector = loop.axis
-        if self.handed is not None and loop is self.handed.loop:
-            self._chained(self.handed, stop)
+        if self.carried is not None and loop is self.carried.loop:
+            self._partitions(self.carried, stop)
         elif self.spread.lockstep and holds(loop, n.Scan, n.Append, n.Advance):
             self._together(loop, start, stop)
         else:
@@ -163,7 +163,7 @@ class _Kernel(TileLoops):
             self.axes[loop.axis] = now
             self.body(loop.body)
 
-        self._loop(start, stop, self._const(1), step, unroll=loop.unroll > 1)
+        self.loop(start, stop, self._const(1), step, unroll=loop.unroll > 1)
 
     def _together(self, loop: n.Loop, start: Val, stop: Val) -> None:
         """All threads take a step together, and those beyond the end have nothing to add."""
@@ -179,53 +179,50 @@ class _Kernel(TileLoops):
             self._flush(loop)
             self.mask = None
 
-        self._loop(start, stop, self.lanes, step)
+        self.loop(start, stop, self.lanes, step)
 
-    def _chained(self, handed: Handed, stop: Val) -> None:
-        """Stretches of the loop, each walked for what it hands on, then for what it stores."""
+    def _partitions(self, found: Carried, stop: Val) -> None:
+        """Partitions of the loop, each walked for its aggregates, then for what it stores."""
         em = self.em
-        places, parts = self._hands(handed)
-        chain = Chain(em, self.threads, Val(GLOBAL, "%state"), parts)
+        places, carries = self._carries(found)
+        look_back = LookBack(self, self.threads, Val(GLOBAL, "%state"), carries)
         size = em.mul(self.lanes, self._const(STEPS))
         count = em.udiv(em.add(stop, em.sub(size, self._const(1))), size)
         count = self._larger(count, self._const(1))
         last = self._alloca(FLAG)
         self._set(last, em.const(FLAG, 0))
 
-        def stretch(number: Val) -> None:
+        def partition(number: Val) -> None:
             now = self._number(number)
             first = em.mul(now, size)
             end = self._smaller(em.add(first, size), stop)
-            for place, part in zip(places, parts, strict=True):
-                self._set(place, part.identity)
+            for place, carry in zip(places, carries, strict=True):
+                self._set(place, carry.identity)
             self.dry = True
-            self._together(handed.loop, first, end)
+            self._together(found.loop, first, end)
             self.dry = False
-            own = self.threads.fold(
-                tuple(
-                    self._read(p, part.identity.ty) for p, part in zip(places, parts, strict=True)
-                ),
-                lambda a, b: tuple(p.fold(x, y) for p, x, y in zip(parts, a, b, strict=True)),
-            )
-            for place, word in zip(places, chain.before(number, own), strict=True):
+            pairs = zip(places, carries, strict=True)
+            mine = tuple(self._read(place, carry.identity.ty) for place, carry in pairs)
+            own = self.threads.fold(mine, look_back.fold)
+            for place, word in zip(places, look_back.before(number, own), strict=True):
                 self._set(place, word)
-            self._together(handed.loop, first, end)
+            self._together(found.loop, first, end)
             self._set(last, em.icmp("eq", now, em.sub(count, self._const(1))))
 
-        chain.each(self._position(count), stretch)
+        look_back.each(self._position(count), partition)
         self.live = em.and_(self.live, self._read(last, FLAG))
 
-    def _hands(self, handed: Handed) -> tuple[list[Val], list[Part]]:
+    def _carries(self, found: Carried) -> tuple[list[Val], list[Carry]]:
         """Where counters and running values are kept, and how they are folded."""
         em = self.em
-        places = [self.counters[number] for number in handed.counters]
-        parts = [Part(em.add, em.const(WORD, 0)) for _ in handed.counters]
-        for number in handed.accs:
+        places = [self.counters[number] for number in found.counters]
+        carries = [Carry(em.add, em.const(WORD, 0)) for _ in found.counters]
+        for number in found.accs:
             acc = self.accs[number]
             assert isinstance(acc, ThreadAccumulator)
             places.append(acc.slots[0])
-            parts.append(Part(acc.fold, em.const(acc.ty, acc.start)))  # type: ignore[arg-type]
-        return places, parts
+            carries.append(Carry(acc.fold, em.const(acc.ty, acc.start)))  # type: ignore[arg-type]
+        return places, carries
 
     def _strided(self, loop: n.Loop, start: Val, stop: Val) -> None:
         """Threads take groups of `unit` elements side by side, the last one as far as it goes."""
@@ -263,7 +260,7 @@ class _Kernel(TileLoops):
             if step is self.lanes:
                 self._flush(loop)
 
-        self._loop(first, stop, step, element)
+        self.loop(first, stop, step, element)
 
     def _flush(self, loop: n.Loop) -> None:
         """Move what the steps of ordered sums came to into their wider words."""
@@ -356,7 +353,7 @@ class _Kernel(TileLoops):
         """What memory holds where the guard holds, else zero."""
         em, place = self.em, self._alloca(ty)
         self._set(place, em.const(ty, 0))
-        self._when(guard, lambda: self._set(place, em.load(ty, pointer, size)))
+        self.when(guard, lambda: self._set(place, em.load(ty, pointer, size)))
         return self._read(place, ty)
 
     def _on_store(self, stmt: n.Store) -> None:
@@ -384,7 +381,7 @@ class _Kernel(TileLoops):
         if guard is None:
             store()
         else:
-            self._when(guard, store)
+            self.when(guard, store)
         if self.vector is None and self._is_scratch(stmt.buffer):
             self.threads.barrier()
 
@@ -445,7 +442,7 @@ class _Kernel(TileLoops):
             return
         count = self._read(self.counters[stmt.counter], WORD)
         cell = self.pointer(stmt.cell)
-        self._when(em.and_(self.first, self.live), lambda: em.store(count, cell, 8))
+        self.when(em.and_(self.first, self.live), lambda: em.store(count, cell, 8))
 
     def _counted(self, guard: n.Value) -> tuple[Val, Val]:
         """How many threads before this one a guard holds for in this step, and for how many."""
@@ -465,7 +462,7 @@ class _Kernel(TileLoops):
         pointer = em.gep(self.pointer(stmt.buffer), em.mul(place, em.const(WORD, size)))
         own = self.first if self.mask is None else self.mask
         wanted = em.and_(self.values[stmt.guard], own)
-        self._when(wanted, lambda: em.store(value, pointer, size))
+        self.when(wanted, lambda: em.store(value, pointer, size))
 
     def _on_advance(self, stmt: n.Advance) -> None:
         em, counter = self.em, self.counters[stmt.counter]

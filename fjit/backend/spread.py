@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from fjit.backend.chain import STEPS
-from fjit.backend.tiles import ELEMENTS, shape_of, tile_of
+from fjit.backend.look_back import STEPS
+from fjit.backend.tiles import ELEMENTS, power, shape_of, tile_of
 from fjit.lower import nest as n
-from fjit.lower.chained import handed
+from fjit.lower.carried import carried
 
 ACCESS: Final = 16
 """Bytes of the widest access of a thread."""
@@ -39,7 +39,7 @@ class Spread(NamedTuple):
     wide: bool  # whether several blocks may share a task
     lockstep: bool  # whether all threads of a block have to take each step together
     even: bool  # whether tasks go through as many steps, so that they may share a block
-    chain: int = 0  # how many values stretches of the only loop hand on, each taken by a block
+    carries: int = 0  # values carried from block to block through partitions of the only loop
     across: n.Slot | None = None  # the extent of the tasks' axis that tiles lie along, if they do
 
 
@@ -93,9 +93,9 @@ def spread_of(nest: n.Nest, loop: n.Loop) -> Spread:
     while unit > 1 and unit * longest > MOST_COPIED:
         unit //= 2
     even = bool(loop.decode) and not (lockstep or _uneven(loop))
-    found = handed(loop)
-    chain = 0 if found is None else len(found.counters) + len(found.accs)
-    return Spread(unit, wide, lockstep, even, chain)
+    found = carried(loop)
+    carries = 0 if found is None else len(found.counters) + len(found.accs)
+    return Spread(unit, wide, lockstep, even, carries)
 
 
 def _narrow(nest: n.Nest, loops: Sequence[n.Loop]) -> int:
@@ -157,7 +157,7 @@ def launch_of(
     if spread.across is not None:
         return _tiled(tasks, max(extents), across)
     steps = -(-max(extents, default=1) // spread.unit)
-    wide = _power(min(max(steps, 1), most))
+    wide = power(min(max(steps, 1), most))
     if not spread.even:
         wide = max(wide, WARP)
     high = 1
@@ -165,13 +165,13 @@ def launch_of(
         high = max(1, (THREADS if spread.wide else 4 * WARP) // wide)
         high = max(high, WARP // wide)
     blocks = min(-(-steps // wide), MOST_WIDE) if spread.wide else 1
-    if spread.chain:
-        blocks = min(stretches(steps, wide), MOST_WIDE)
+    if spread.carries:
+        blocks = min(partitions(steps, wide), MOST_WIDE)
     return Launch((max(blocks, 1), min(-(-tasks // high), MOST_HIGH)), (wide, high))
 
 
-def stretches(steps: int, threads: int) -> int:
-    """Into how many stretches blocks of so many threads cut a loop of so many steps."""
+def partitions(steps: int, threads: int) -> int:
+    """Into how many partitions blocks of so many threads cut a loop of so many steps."""
     return max(1, -(-steps // (threads * STEPS)))
 
 
@@ -188,8 +188,3 @@ def in_waves(launch: Launch, resident: int) -> Launch:
     most = WAVES * max(resident, 1)
     wide = min(launch.grid[0], most)
     return launch._replace(grid=(wide, min(launch.grid[1], max(1, most // wide))))
-
-
-def _power(count: int) -> int:
-    """The least power of two that is no less."""
-    return 1 << max(count - 1, 0).bit_length()

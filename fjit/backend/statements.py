@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from fjit.backend import scalar
 from fjit.backend.accumulate import Accumulator, Lanewise
-from fjit.backend.emitter import I1, I64, PTR, Emitter, Ty, Val
+from fjit.backend.emitter import I1, I64, Emitter, Ty, Val
 from fjit.backend.faults import faults
+from fjit.backend.flow import Flow
 from fjit.core import dtypes
 from fjit.lower import nest as n
 from fjit.lower.build import NEGATIVE_POWER
@@ -22,8 +23,8 @@ FLAG = I1  # conditions
 BYTE = Ty("i", 8)
 
 
-class Statements:
-    """A function under construction: its registers, its stack slots and its blocks.
+class Statements(Flow):
+    """A function under construction: its registers, and where the loops around them are.
 
     `word` is what it counts loops and addresses in; positions among values are 64 bits always.
     """
@@ -31,13 +32,12 @@ class Statements:
     word: Ty = WORD
 
     def __init__(self, nest: n.Nest, em: Emitter) -> None:
-        self.nest, self.em = nest, em
-        self.entry: list[str] = []
+        super().__init__(em)
+        self.nest = nest
         self.values: dict[int, Val] = {}
         self.axes: dict[str, Val] = {}
         self.accs: dict[int, Accumulator | Lanewise] = {}
         self.granted: frozenset[n.Value] = frozenset()  # conditions that are known to hold
-        self.blocks = 0
 
     # ---- what a machine says --------------------------------------------------------------------
     def slot(self, slot: n.Slot) -> Val:
@@ -152,57 +152,7 @@ class Statements:
             return self.em.zext(value, BYTE.with_lanes(value.ty.lanes))
         return value
 
-    # ---- control flow ---------------------------------------------------------------------------
-    def _alloca(self, ty: Ty, count: int = 1) -> Val:
-        name = self.em.fresh("var")
-        self.entry.append(f"  {name} = alloca {ty}, i64 {count}, align 64")
-        return Val(PTR, name)
-
-    def _set(self, place: Val, value: Val) -> None:
-        self.em.stmt(f"store {value.ty} {value.ref}, ptr {place.ref}")
-
-    def _read(self, place: Val, ty: Ty) -> Val:
-        return self.em.inst(ty, f"load {ty}, ptr {place.ref}")
-
-    def _label(self, text: str) -> str:
-        self.blocks += 1
-        return f"{text}{self.blocks}"
-
-    def _while(self, counter: Val, stop: Val, step: Val | int) -> tuple[Val, str, str]:
-        """Open `while counter < stop`; gives the counter's value, and labels to close it with."""
-        em = self.em
-        head, body, done = self._label("loop"), self._label("body"), self._label("exit")
-        em.br(head)
-        em.label(head)
-        now = self._read(counter, self.word)
-        em.cond_br(em.icmp("slt", now, stop), body, done)
-        em.label(body)
-        return now, head, done
-
-    def _next(
-        self,
-        counter: Val,
-        now: Val,
-        step: int,
-        labels: tuple[str, str],
-        quits: Val | None = None,
-        stop: Val | None = None,
-    ) -> None:
-        """Go on with the next step, or behind the last one if `quits`."""
-        em = self.em
-        following = em.add(now, em.const(self.word, step))
-        if quits is not None and stop is not None:
-            following = em.select(quits, stop, following)
-        self._set(counter, following)
-        em.br(labels[0])
-        em.label(labels[1])
-
-    def _smaller(self, a: Val, b: Val) -> Val:
-        return self.em.select(self.em.icmp("slt", a, b), a, b)
-
-    def _larger(self, a: Val, b: Val) -> Val:
-        return self.em.select(self.em.icmp("slt", a, b), b, a)
-
+    # ---- loops ------------------------------------------------------------------------------
     def _bounds(self, loop: n.Loop) -> tuple[Val, Val]:
         em = self.em
         start, stop = em.const(self.word, 0), self.slot(loop.extent)

@@ -72,8 +72,7 @@ class ThreadAccumulator(Accumulator):
 
 def counted_before(em: Emitter, threads: Threads, wanted: Val) -> tuple[Val, Val]:
     """How many threads before this one want something, and how many of all threads do."""
-    every = em.const(I32, -1)
-    ballot = em.call("llvm.nvvm.vote.ballot.sync", I32, every, wanted)
+    ballot = threads.ballot(wanted)
     below = em.sub(em.shl(em.const(I32, 1), threads.lane), em.const(I32, 1))
     here = em.intrinsic("ctpop", I32, em.and_(ballot, below))
     threads.give((em.intrinsic("ctpop", I32, ballot),))

@@ -73,6 +73,10 @@ class Threads:
         every = em.const(I32, -1)
         return em.call(f"llvm.nvvm.shfl.sync.{how}.i32", I32, every, bits, lane, clamp)
 
+    def ballot(self, wanted: Val) -> Val:
+        """A bit for each lane of the warp that wants something."""
+        return self.em.call("llvm.nvvm.vote.ballot.sync", I32, self.em.const(I32, -1), wanted)
+
     def fold(self, words: Words, combine: Combine) -> Words:
         """All threads' words combined; the same in each thread of a task."""
         em = self.em
@@ -91,26 +95,26 @@ class Threads:
         em = self.em
         places = [self.alloca(w.ty) for w in words]
         for place, word in zip(places, words, strict=True):
-            em.store(word, place, _size(word.ty))
+            em.store(word, place, size_of(word.ty))
         many, done = self.label("warps"), self.label("agreed")
         em.cond_br(em.icmp("ugt", self.width, em.const(I32, WARP)), many, done)
         em.label(many)
         self.give(words)
 
         def take(now: Words) -> None:
-            old = tuple(em.load(p_ty.ty, p, _size(p_ty.ty))
+            old = tuple(em.load(p_ty.ty, p, size_of(p_ty.ty))
                         for p_ty, p in zip(words, places, strict=True))  # fmt: skip
             for place, word in zip(places, combine(old, now), strict=True):
-                em.store(word, place, _size(word.ty))
+                em.store(word, place, size_of(word.ty))
 
         first = self.taken(em.const(I32, 0), words)
         for place, word in zip(places, first, strict=True):
-            em.store(word, place, _size(word.ty))
+            em.store(word, place, size_of(word.ty))
         self.each_warp(em.const(I32, 1), words, take)
         self.barrier()
         em.br(done)
         em.label(done)
-        return tuple(em.load(w.ty, p, _size(w.ty)) for w, p in zip(words, places, strict=True))
+        return tuple(em.load(w.ty, p, size_of(w.ty)) for w, p in zip(words, places, strict=True))
 
     # ---- between warps --------------------------------------------------------------------------
     def barrier(self) -> None:
@@ -163,7 +167,8 @@ class Threads:
         return em.gep(Val(SHARED, "@exchange"), em.zext(offset, I64))
 
 
-def _size(ty: Ty) -> int:
+def size_of(ty: Ty) -> int:
+    """Bytes of a value in memory."""
     return max(1, ty.bits // 8)
 
 

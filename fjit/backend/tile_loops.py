@@ -118,7 +118,7 @@ class TileLoops(Addresses):
         em, threads = self.em, self.threads
         size = self._number(size)
         first = em.add(start, em.mul(self._number(threads.block[way]), size))
-        self._loop(first, stop, em.mul(self._number(threads.blocks[way]), size), body)
+        self.loop(first, stop, em.mul(self._number(threads.blocks[way]), size), body)
 
     def _strip(self, walk: Walk, across: Row, tasks: Range) -> None:
         """Tiles of elements, as far apart as the blocks along x reach."""
@@ -142,7 +142,7 @@ class TileLoops(Addresses):
                 self._compute(walk, known, elements)
             else:
                 none, every, copies = (self._const(k) for k in (0, TURNS, walk.copies))
-                self._loop(none, every, copies, some)
+                self.loop(none, every, copies, some)
             if walk.arrays:
                 self.threads.barrier()
             if walk.stores:
@@ -251,7 +251,7 @@ class TileLoops(Addresses):
                 em.store(pending[id(stmt)][number], self._memory(stmt), stmt.dtype.itemsize)
 
         if here:
-            self._when(inside, store)
+            self.when(inside, store)
 
     def _drain(self, walk: Walk, across: Row, elements: Range) -> None:
         """Store what was turned, running along the tasks."""
@@ -265,7 +265,7 @@ class TileLoops(Addresses):
                 for stmt, value in zip(walk.stores, values, strict=True):
                     em.store(value, self._memory(stmt), stmt.dtype.itemsize)
 
-            self._when(inside, store)
+            self.when(inside, store)
 
 
 def _i32(number: int) -> Val:

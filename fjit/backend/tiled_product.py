@@ -18,14 +18,15 @@ the edge are copies of the last one, of which nothing is stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from fjit.backend.casts import memory_type
-from fjit.backend.emitter import F32, I32, I64, PTR, Emitter, Ty, Val
+from fjit.backend.emitter import F32, I32, I64, Emitter, Ty, Val
+from fjit.backend.flow import ROLLED_TEXT, Flow
 from fjit.backend.values import GLOBAL, SHARED
 
 NAME: Final = "product"
@@ -33,7 +34,6 @@ ACCESS: Final = 16
 """Bytes of one access to shared memory."""
 GROUP: Final = 8
 """Tiles below one another that run side by side, so that they find their columns in the cache."""
-_ROLLED: Final = '!1000 = distinct !{!1000, !1001}\n!1001 = !{!"llvm.loop.unroll.disable"}\n'
 SIZES: Final = ("m", "n", "k")
 
 
@@ -114,12 +114,12 @@ class _Operand(NamedTuple):
     step: Val  # bytes from one position to the next
 
 
-class _Product:
+class _Product(Flow):
     """The kernel under construction."""
 
     def __init__(self, form: Form) -> None:
         self.form, self.tiling = form, form.tiling
-        self.em = Emitter(gpu=True)
+        super().__init__(Emitter(gpu=True))
         self.ty, self.memory = held_as(form.dtype), memory_type(form.dtype)
         self.size = self.ty.bits // 8
         self.unit = ACCESS // self.size
@@ -127,8 +127,6 @@ class _Product:
         self.line = (self.tiling.tile + self.unit) * self.size  # padded: fewer bank conflicts
         self.half = self.tiling.depth * self.line
         self.copied = self.tiling.tile * self.tiling.depth // self.tiling.threads
-        self.entry: list[str] = []
-        self.blocks = 0
 
     def run(self) -> str:
         """The text of the kernel."""
@@ -142,7 +140,7 @@ class _Product:
         pointers = [(GLOBAL, name) for name in ("pa", "pb", "pc")]
         words = [(I64, f"w.{name}") for name in self.form.words]
         text = em.define(NAME, [*pointers, *words])
-        return "\n".join([*em.helpers.values(), text, _ROLLED, *em.declares.values()]) + "\n"
+        return "\n".join([*em.helpers.values(), text, ROLLED_TEXT, *em.declares.values()]) + "\n"
 
     # ---- pieces -----------------------------------------------------------------------------
     def _word(self, name: str) -> Val:
@@ -151,42 +149,11 @@ class _Product:
     def _register(self, name: str) -> Val:
         return self.em.call(f"llvm.nvvm.read.ptx.sreg.{name}", I32)
 
-    def _label(self, text: str) -> str:
-        self.blocks += 1
-        return f"{text}{self.blocks}"
-
     def _place(self, ty: Ty, value: Val) -> Val:
         """A variable with its first value."""
-        name = self.em.fresh("var")
-        self.entry.append(f"  {name} = alloca {ty}, align 8")
-        place = Val(PTR, name)
-        self.em.store(value, place, 8)
+        place = self._alloca(ty)
+        self._set(place, value)
         return place
-
-    def _loop(self, start: Val, stop: Val, step: Val, body: Callable[[Val], None]) -> None:
-        """for (now = start; now < stop; now += step) body(now)."""
-        em, counter = self.em, self._place(I64, start)
-        head, inside, done = (self._label(text) for text in ("loop", "body", "exit"))
-        em.br(head)
-        em.label(head)
-        now = em.load(I64, counter, 8)
-        em.cond_br(em.icmp("slt", now, stop), inside, done)
-        em.label(inside)
-        body(now)
-        em.store(em.add(now, step), counter, 8)
-        em.stmt(f"br label %{head}, !llvm.loop !1000")
-        em.label(done)
-
-    def _when(self, condition: Val, body: Callable[[], None]) -> None:
-        em, inside, done = self.em, self._label("then"), self._label("end")
-        em.cond_br(condition, inside, done)
-        em.label(inside)
-        body()
-        em.br(done)
-        em.label(done)
-
-    def _least(self, a: Val, b: Val) -> Val:
-        return self.em.select(self.em.icmp("slt", a, b), a, b)
 
     def _scaled(self, value: Val, by: int) -> Val:
         return self.em.mul(value, self.em.const(value.ty, by))
@@ -207,7 +174,7 @@ class _Product:
         number, band = em.urem(block, tiles), self._scaled(wide, GROUP)
         above = self._scaled(em.udiv(number, band), GROUP)
         inside = em.urem(number, band)
-        height = self._least(em.sub(high, above), em.const(I32, GROUP))
+        height = self._smaller(em.sub(high, above), em.const(I32, GROUP))
         row = em.add(above, em.urem(inside, height))
         column = em.udiv(inside, height)
         self.row, self.column = (self._scaled(em.zext(at, I64), tile) for at in (row, column))
@@ -235,12 +202,12 @@ class _Product:
             more = em.icmp("slt", em.add(now, em.const(I64, 1)), steps)
             ahead = [[self._place(self.memory, em.undef(self.memory)) for _ in range(self.copied)]
                      for _ in (a, b)]  # fmt: skip
-            self._when(more, lambda: self._fetch((a, b), ahead))
+            self.when(more, lambda: self._fetch((a, b), ahead))
             self._multiply(sums, here)
-            self._when(more, lambda: self._keep((a, b), ahead, there))
+            self.when(more, lambda: self._keep((a, b), ahead, there))
             self._barrier()
 
-        self._loop(em.const(I64, 0), steps, em.const(I64, 1), step)
+        self.loop(em.const(I64, 0), steps, em.const(I64, 1), step)
         self._finish(sums, starts["c"])
 
     def _starts(self, number: Val) -> dict[str, Val]:
@@ -266,7 +233,7 @@ class _Product:
         near, far = (op(self.thread, em.const(I32, fast)) for op in (em.urem, em.udiv))
         k, at = (near, far) if along else (far, near)
         last = em.sub(self._word(axis), em.const(I64, 1))
-        outer = self._least(em.add(origin, em.zext(at, I64)), last)
+        outer = self._smaller(em.add(origin, em.zext(at, I64)), last)
         step, across = self._word(f"{name}k"), self._word(f"{name}{axis}")
         offset = em.add(em.mul(outer, across), em.mul(em.zext(k, I64), step))
         apart = [self._scaled(step, stride)] * (self.copied - 1)
@@ -304,7 +271,7 @@ class _Product:
         for number, at in enumerate(self._elements(operand)):
             place = self._place(self.memory, em.const(self.memory, 0))
             k = em.add(operand.k, em.const(I64, number * operand.more))
-            self._when(em.icmp("slt", k, left), partial(self._copy, at, place))
+            self.when(em.icmp("slt", k, left), partial(self._copy, at, place))
             found.append(em.load(self.memory, place, 8))
         self._advance(operand, left)
         return found
@@ -356,7 +323,7 @@ class _Product:
                         em.store(self._added(em.load(self.ty, place, 8), x, y), place, 8)
 
         depth, terms = (em.const(I64, n) for n in (self.tiling.depth, self.tiling.turn))
-        self._loop(em.const(I64, 0), depth, terms, turn)
+        self.loop(em.const(I64, 0), depth, terms, turn)
 
     def _terms(self, start: Val, term: int) -> list[Val]:
         """What this thread multiplies of one row of a tile in shared memory."""
@@ -386,7 +353,7 @@ class _Product:
                 for place, column in zip(line, columns, strict=True):
                     self._store_one(em.load(self.ty, place, 8), at, column)
 
-            self._when(em.icmp("slt", row, self._word("m")), store)
+            self.when(em.icmp("slt", row, self._word("m")), store)
 
     def _positions(self, origin: Val, place: Val, number: int) -> Val:
         """The row or column of this thread's element of a number."""
@@ -405,4 +372,4 @@ class _Product:
             at = em.gep(row, em.mul(column, self._word("cn")))
             em.store(narrow, at, self.form.dtype.itemsize)
 
-        self._when(em.icmp("slt", column, self._word("n")), store)
+        self.when(em.icmp("slt", column, self._word("n")), store)

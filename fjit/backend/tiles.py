@@ -114,11 +114,11 @@ def shape_of(across: int, along: int) -> tuple[int, int]:
 
     `across` is the extent of the tile's axis of the tasks, `along` the longest vector loop's.
     """
-    tasks = min(max(_power(across), LEAST_TASKS), SIDE)
-    wide = min(max(_power(along), LEAST_ALONG), ELEMENTS // tasks)
+    tasks = min(max(power(across), LEAST_TASKS), SIDE)
+    wide = min(max(power(along), LEAST_ALONG), ELEMENTS // tasks)
     return wide, THREADS // wide
 
 
-def _power(count: int) -> int:
+def power(count: int) -> int:
     """The least power of two that is no less."""
     return 1 << max(count - 1, 0).bit_length()

@@ -40,9 +40,9 @@ class Assembler(StageWriter):
     def build(self) -> Nest:
         """The nest of the kernel."""
         tiled = not self.by_rows and self.chunk_axis is None
-        if tiled and self.in_blocks:
+        if tiled and self.on_gpu:
             self.writer.across = across(self.env, self.plan, self.memory, self.outputs)
-        tiled = tiled and not self.in_blocks and crosses(self.env, self.plan, self.memory)
+        tiled = tiled and not self.on_gpu and crosses(self.env, self.plan, self.memory)
         phases = []
         if self.quits and self.chunk_axis is not None:
             self.flag = self.writer.buffer("shared", I64, nbytes=order.aligned(I64.itemsize))

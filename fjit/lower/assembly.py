@@ -16,7 +16,6 @@ from fjit.lower.assemble import Assembler
 from fjit.lower.build import Memory
 from fjit.lower.nest import Nest
 from fjit.optimize import cost
-from fjit.optimize.chunks import CPU, Most
 from fjit.optimize.panels import Panels
 from fjit.optimize.plan import KernelPlan, Plan
 
@@ -41,13 +40,10 @@ class Assembly(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """What of a machine nests are fitted to: bytes of its last-level cache, most chunks, and
-    whether blocks of threads take its tasks, which turn tiles in memory of their own.
-    """
+    """What of a machine nests are fitted to: bytes of its last-level cache, whether it is a GPU."""
 
     cache_bytes: int = 0
-    most: Most = CPU
-    blocks: bool = False
+    on_gpu: bool = False
 
 
 def build_nest(
@@ -70,8 +66,7 @@ def build_nest(
         outputs,
         streams,
         by_rows=kernel.by_rows,
-        most=fit.most,
-        in_blocks=fit.blocks,
+        on_gpu=fit.on_gpu,
     )
     nest = assembler.build()
     return nest, tuple(assembler.writer.cells)

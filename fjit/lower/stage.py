@@ -53,11 +53,9 @@ class StageWriter:
         streams: bool = False,
         *,
         by_rows: bool = False,
-        most: chunks.Most = chunks.CPU,
-        in_blocks: bool = False,
+        on_gpu: bool = False,
     ) -> None:
-        self.env = env
-        self.in_blocks = in_blocks  # of threads, which turn tiles themselves
+        self.env, self.on_gpu = env, on_gpu
         self.streams = streams and not by_rows  # panels stay in cache
         self.by_rows = by_rows  # tasks are rows, for panels of them
         self.memory = memory
@@ -78,10 +76,9 @@ class StageWriter:
         self.quits = bool(self.plan.placed) and quitting.may_quit(self.plan)
         self.flag: int | None = None
         self.looking = False
-        cut = Chunks(None)
-        if not by_rows:
-            cut = chunks_of(self.plan, inner, quits=self.quits, most=most)
-        self.chunk_axis, self.chunk_count, self.chunk_length = cut
+        most = chunks.GPU if on_gpu else chunks.CPU
+        cut = None if by_rows else chunks_of(self.plan, inner, quits=self.quits, most=most)
+        self.chunk_axis, self.chunk_count, self.chunk_length = cut or Chunks(None)
         self.blocks = Blocks(self.writer)
         self.columns = Columns(self.writer, inner)
         self.packing = Packing(self.writer, inner, outputs, self.out)

@@ -1,5 +1,7 @@
 """Which values a statement of a nest reads: operands, guards, positions and indices in addresses.
 
+Takes a statement, gives the numbers of values, one as often as it is read.
+
 %3 = load b0[i0*unit + %1*s2] f32 if %2      ->      [2, 1]
 """
 

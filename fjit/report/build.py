@@ -88,7 +88,7 @@ def _usages(lowered: Lowered) -> Iterator[asm.Usage]:
         phases = code.linked.kernels
         yield asm.Usage(
             max((phase.registers for phase in phases), default=0),
-            sum((phase.spill_stores + phase.spill_loads) // 4 for phase in phases),
+            sum(phase.spills for phase in phases),
         )
 
 

@@ -22,7 +22,7 @@ from fjit.lower.assembly import Fit, build_nest, memory_of
 from fjit.lower.build import Memory
 from fjit.lower.nest import Nest
 from fjit.lower.reach import is_short
-from fjit.optimize import chunks, relax
+from fjit.optimize import relax
 from fjit.optimize.frames import is_frame, product_of
 from fjit.optimize.pipeline import optimize
 from fjit.optimize.plan import Plan
@@ -86,8 +86,7 @@ class Lowered:
     def built(self) -> tuple[tuple[Nest, tuple[Sym, ...]], ...]:
         """Each kernel's nest, and the symbols whose extents its cells hold."""
         cache = with_caches(machine.description()).l3_bytes
-        on_cpu = self.choices.gpu is None
-        fit = Fit(cache, chunks.CPU if on_cpu else chunks.GPU, blocks=not on_cpu)
+        fit = Fit(cache, self.choices.gpu is not None)
         return tuple(build_nest(kernel, self.memory, fit) for kernel in self.plan.kernels)
 
     @property

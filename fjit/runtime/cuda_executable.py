@@ -31,8 +31,8 @@ from fjit.runtime.executable import Options, raise_status
 from fjit.runtime.gpu_code import Code
 from fjit.runtime.graphs import Kernel, Replay
 
-_FLAGS: Final = re.compile(r"\b(?:atom|red)\.[\w.]*\bor\b")
-"""Only errors of values are noted by atomic instructions."""
+STATUS: Final = re.compile(r"\b(?:atom|red)\.[\w.]*\bor\b")
+"""How a kernel notes an error of values: it sets bits of the status word."""
 
 
 class _Scratch(NamedTuple):
@@ -62,7 +62,7 @@ class CudaExecutable(DeviceExecutable):
             else None
             for step in self.steps
         ]
-        self._may_raise = any(_FLAGS.search(code.ptx) for code in self.codes)
+        self._may_raise = any(STATUS.search(code.ptx) for code in self.codes)
 
     def _kernel(self, launch: KernelLaunch) -> Kernel:
         function = self.device.function(launch.code.linked.cubin, launch.name)

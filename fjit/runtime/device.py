@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fjit.backend.chain import state_bytes
-from fjit.backend.spread import Launch, launch_of, stretches, vector_loops
+from fjit.backend.look_back import state_bytes
+from fjit.backend.spread import Launch, launch_of, partitions, vector_loops
 from fjit.core.ir import Eqn
 from fjit.frontend.function import Write
 from fjit.lower.assembly import Assembly, Kernel
@@ -72,11 +72,11 @@ class DeviceExecutable(Executable):
             shape = self.spread_out(code, number, launch)
             if phase.tasks:
                 rows.append([len(self.launches)])
-                words = pointers + slots + bool(spread.chain)
+                words = pointers + slots + bool(spread.carries)
                 self.launches.append(KernelLaunch(code, name, shape, first, pointers, words))
-            if spread.chain:
-                count = stretches(-(-max(extents) // spread.unit), shape.block[0])
-                state = state_bytes(count, spread.chain)
+            if spread.carries:
+                count = partitions(max(extents), shape.block[0])
+                state = state_bytes(count, spread.carries)
         if state:
             table.append_state(state)
         return rows

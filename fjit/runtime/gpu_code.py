@@ -99,9 +99,8 @@ class Usage(NamedTuple):
 
 
 def usage_of(kernel: str, info: nvvm.KernelInfo) -> Usage:
-    """The account of a phase; spills are stores and loads of four bytes."""
-    spills = (info.spill_stores + info.spill_loads) // 4
-    return Usage(f"{kernel}.{info.name}", info.registers, spills, info.shared, info.stack)
+    """The account of a phase."""
+    return Usage(f"{kernel}.{info.name}", info.registers, info.spills, info.shared, info.stack)
 
 
 def gpu_code(

@@ -191,9 +191,9 @@ class FakeDriver:
         assert isinstance(code, gpu_code.NestCode)
         nest = code.nest
         pointers = 1 + len(nest.buffers)
-        chain = code.spreads[number].chain
-        assert len(words) == pointers + len(nest.slots) + bool(chain)
-        if chain:
+        carries = code.spreads[number].carries
+        assert len(words) == pointers + len(nest.slots) + bool(carries)
+        if carries:
             assert not _host(self.real(int(words[-1]), 8), 8).any(), "the state is zeroed"
         table = words.copy()
         table[:pointers] = [self.real(w, 1) if w else 0 for w in words[:pointers].tolist()]

@@ -1,10 +1,10 @@
 """Which loops are filters and running reductions that many blocks of a GPU may share.
 
-Takes a phase, gives its loop and what steps hand on, or None. Invariant: what a stretch of the loop
-adds to counts and running values can be found without knowing what came before it.
+Takes a phase, gives its loop and what steps carry on, or None. Invariant: a partition's aggregates,
+what it adds to counts and running values, can be found without knowing what came before it.
 
     count c0 = 0
-    vector i0 < s1                    this loop; c0 is handed on
+    vector i0 < s1                    this loop; c0 is carried
       %0 = load b0[i0*unit] f32
       %2 = gt.f32,f32 %0 %1 bool
       append b1[c0] %0 f32 if %2
@@ -20,16 +20,16 @@ from fjit.lower import nest as n
 from fjit.lower.uses import uses
 
 
-class Handed(NamedTuple):
-    """A loop, and the numbers of the counters and accumulators that its steps hand on."""
+class Carried(NamedTuple):
+    """A loop, and the numbers of the counters and accumulators that its steps carry on."""
 
     loop: n.Loop
     counters: tuple[int, ...]
     accs: tuple[int, ...]
 
 
-def handed(task: n.Loop) -> Handed | None:
-    """What a phase's only loop hands on, if the phase is one task and blocks may share the loop."""
+def carried(task: n.Loop) -> Carried | None:
+    """What a phase's only loop carries on, if it is one task's and blocks may share it."""
     loops = [s for s in task.body if isinstance(s, n.Loop)]
     if task.decode or task.cell is not None or len(loops) != 1:
         return None
@@ -40,11 +40,11 @@ def handed(task: n.Loop) -> Handed | None:
     accs = [s.acc for s in loop.body if isinstance(s, n.Scan)]
     if not (counters or accs):
         return None
-    return Handed(loop, tuple(dict.fromkeys(counters)), tuple(dict.fromkeys(accs)))
+    return Carried(loop, tuple(dict.fromkeys(counters)), tuple(dict.fromkeys(accs)))
 
 
 def _is_free(loop: n.Loop) -> bool:
-    """Whether nothing that is handed on depends on what was handed on before."""
+    """Whether no aggregate depends on what was carried in."""
     known_late: set[n.Value] = set()
     for stmt in loop.body:
         if isinstance(stmt, n.Loop | n.Update | n.Merge):

@@ -8,14 +8,15 @@ import pytest
 
 import fjit
 from fjit.backend import spread
-from fjit.backend.chain import STEPS
-from fjit.lower.chained import handed
+from fjit.backend.look_back import STEPS
+from fjit.lower.carried import carried
+from fjit.runtime.cuda_executable import STATUS
 from fjit.target import GPU_TARGETS
 from fjit.testing import check_emulated
 
 pytestmark = pytest.mark.nvvm
 
-STRETCH = spread.THREADS * STEPS
+PARTITION = spread.THREADS * STEPS
 RNG = np.random.default_rng(23)
 DTYPES = ["?", "i1", "u2", "i4", "u8", "f2", "f4", "f8"]
 
@@ -26,8 +27,8 @@ def numbers(size: int, dtype: str = "f4") -> Any:
 
 def is_shared(function: Callable[..., Any], *arguments: Any) -> bool:
     """Whether blocks share the only loop of the function's first kernel."""
-    nest = fjit.fuse(function).lower(*arguments).nests[0]
-    return handed(nest.phases[0].loop) is not None
+    nest = fjit.fuse(function, target="cuda:sm_90").lower(*arguments).nests[0]
+    return carried(nest.phases[0].loop) is not None
 
 
 FILTERS: dict[str, Callable[..., Any]] = {
@@ -47,7 +48,7 @@ SCANS: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("name", FILTERS)
-@pytest.mark.parametrize("size", [0, 1, 33, STRETCH, STRETCH + 1, 3 * STRETCH - 7])
+@pytest.mark.parametrize("size", [0, 1, 33, PARTITION, PARTITION + 1, 3 * PARTITION - 7])
 def test_filters(name: str, size: int) -> None:
     x, y = numbers(size), numbers(size)
     check_emulated(FILTERS[name], x, y)
@@ -56,36 +57,36 @@ def test_filters(name: str, size: int) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_filters_of_every_dtype(dtype: str) -> None:
-    check_emulated(lambda x: x[x > 0], numbers(2 * STRETCH + 5, dtype))
+    check_emulated(lambda x: x[x > 0], numbers(2 * PARTITION + 5, dtype))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", SCANS)
 def test_scans_of_every_dtype(name: str, dtype: str) -> None:
-    check_emulated(SCANS[name], numbers(2 * STRETCH + 5, dtype))
+    check_emulated(SCANS[name], numbers(2 * PARTITION + 5, dtype))
 
 
 @pytest.mark.parametrize("kept", [0.0, 1.0])
 def test_nothing_and_everything(kept: float) -> None:
-    x = np.full(STRETCH + 9, kept, "f4")
+    x = np.full(PARTITION + 9, kept, "f4")
     check_emulated(lambda x: x[x > 0.5], x)
 
 
 def test_strided_and_reversed() -> None:
-    x = numbers(4 * STRETCH)
+    x = numbers(4 * PARTITION)
     check_emulated(lambda x: (x[x > 0], x.cumsum()), x[::-2])
 
 
 def test_not_a_number_runs_on() -> None:
-    x = numbers(2 * STRETCH)
-    x[STRETCH - 3] = np.nan
+    x = numbers(2 * PARTITION)
+    x[PARTITION - 3] = np.nan
     check_emulated(lambda x: (x.cumsum(), np.maximum.accumulate(x)), x)
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 7, 64])
 def test_bits_do_not_depend_on_the_blocks(blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More stretches than a warp looks at in one go, by few blocks and by many."""
-    x = RNG.normal(size=45 * STRETCH).astype("f4")
+    """More partitions than a warp looks at in one go, by few blocks and by many."""
+    x = RNG.normal(size=45 * PARTITION).astype("f4")
 
     def running(x: Any) -> Any:
         return x.cumsum(), x[x > 1]
@@ -110,14 +111,24 @@ def test_what_is_left_to_one_block() -> None:
 
 
 def test_what_runs_on_beside_other_things() -> None:
-    x = numbers(2 * STRETCH)
+    x = numbers(2 * PARTITION)
     check_emulated(lambda x: x[x.cumsum() > 3], x)
     check_emulated(lambda x: (x[x > 0], x.sum(), x.max()), x)
 
 
+def test_the_counter_of_partitions_is_no_error_of_values() -> None:
+    """Whoever sees an atomic instruction on the status word waits for it to be read back."""
+    x = numbers(10 * PARTITION)
+    for function, raises in ((SCANS["sum"], False), (lambda x: x[x.astype("i8")], True)):
+        for arch in ("sm_75", "sm_100"):
+            ptx = fjit.fuse(function, target=f"cuda:{arch}").lower(x).ptx
+            assert ptx is not None
+            assert bool(STATUS.search(ptx)) is raises, arch
+
+
 @pytest.mark.parametrize("arch", GPU_TARGETS)
 def test_links_without_spills(arch: str) -> None:
-    x = numbers(10 * STRETCH)
+    x = numbers(10 * PARTITION)
     for function in (FILTERS["with a running sum"], FILTERS["two masks"]):
         used = fjit.fuse(function, target=f"cuda:{arch}").lower(x, x + 1).sass_info
         assert used is not None and not any(k.actual_spills for k in used)
