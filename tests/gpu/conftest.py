@@ -10,8 +10,13 @@ from tests.gpu.fake_driver import FakeDriver, installed
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
-    """Two fake GPUs; what a test leaves behind is freed before they go."""
+    """Two fake GPUs; what a test leaves behind is freed before they go.
+
+    What earlier tests keep is left out of the search: it would take most of a second.
+    """
     with installed(FakeDriver(), monkeypatch) as driver:
+        gc.freeze()
         yield driver
         gc.collect()
+        gc.unfreeze()
         assert not driver.contexts, "a context was left the thread's"
