@@ -6,12 +6,14 @@ return np.tanh(x) * y + 1
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fjit import errors
 from fjit.api import barrier, fuse, make_program
-from fjit.compare import explain
 from fjit.core.tree import register_dataclass
+
+if TYPE_CHECKING:
+    from fjit.compare import explain
 
 __version__ = "0.1.0"
 
@@ -26,10 +28,13 @@ __all__ = [
 ]
 
 _FACES = ("cuda", "numpy", "special", "testing")
+_HOMES = {"explain": "compare"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public face of fjit when it is first used: a module, so of any type."""
+    """Import what not every program needs when it is first used: modules and functions."""
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"fjit.{_HOMES[name]}"), name)
     if name in _FACES:
         return importlib.import_module(f"fjit.{name}")
     raise AttributeError(f"module 'fjit' has no attribute {name!r}")

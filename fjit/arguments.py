@@ -21,7 +21,7 @@ from fjit.core import tree
 from fjit.entries import Call, hashable, kind_of
 from fjit.errors import FjitValueError, UnsupportedError
 from fjit.frontend import overlap
-from fjit.runtime.executable import address_of
+from fjit.runtime.addresses import address_of
 
 _STATIC: Final = (str, bytes, np.dtype, type, FunctionType, slice, Enum)
 

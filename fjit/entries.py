@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import optree
@@ -21,17 +21,19 @@ from fjit.core.interpreter import interpret
 from fjit.core.ir import Program
 from fjit.core.placed import Placed, on_host
 from fjit.errors import BRANCH_ADVICE, BranchError, FjitError, FjitTypeError
-from fjit.forms import Policy, planned
 from fjit.frontend import overlap
 from fjit.frontend.function import Traced, input_aval
 from fjit.frontend.guards import Guard
-from fjit.lower.build import Memory
-from fjit.optimize.plan import Plan
+from fjit.lower.memory import Memory
 from fjit.runtime.alignment import settled_strides
-from fjit.runtime.executable import Executable
 from fjit.runtime.machines import Machine
 from fjit.runtime.records import Record
 from fjit.runtime.refusals import Computed, Given
+
+if TYPE_CHECKING:
+    from fjit.forms import Policy
+    from fjit.optimize.plan import Plan
+    from fjit.runtime.executable import Executable
 
 MAX_PATHS: Final = 8
 
@@ -135,6 +137,8 @@ class Entry:
 
     def _planned(self) -> tuple[Program, Plan]:
         if self.planned is None:
+            from fjit.forms import planned  # loaded by then, if anything was compiled
+
             self.planned = planned(self.traced, self.memory, self.policy)
         return self.planned
 

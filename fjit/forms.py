@@ -32,7 +32,7 @@ from fjit.core.recorded import EXACT, MARK, Number, Replay, Tape
 from fjit.core.region import Region
 from fjit.frontend.function import Traced
 from fjit.lower.assembly import Assembly, Fit, Kernel, assembled
-from fjit.lower.build import Memory
+from fjit.lower.memory import Memory
 from fjit.lower.nest import Nest
 from fjit.optimize import frames
 from fjit.optimize.clean import own_outputs, with_inputs
@@ -40,6 +40,7 @@ from fjit.optimize.over import Part, with_parts
 from fjit.optimize.pipeline import optimize
 from fjit.optimize.plan import Plan, plan
 from fjit.optimize.products import written_out
+from fjit.runtime.host import host
 from fjit.runtime.panels import usable
 
 MAX_KINDS: Final = 32
@@ -69,6 +70,10 @@ class Policy(NamedTuple):
     fit: Fit = Fit()
     panels: bool = True
     on_gpu: bool = False
+
+    def for_code(self) -> Policy:
+        """The policy with what only code depends on, for which LLVM is asked."""
+        return self._replace(fit=Fit(host().l3_bytes, self.on_gpu))
 
 
 class Stages(NamedTuple):

@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import MethodType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
@@ -46,7 +46,6 @@ from fjit.errors import (
     ReadOnlyError,
     UnsupportedError,
 )
-from fjit.forms import Forms, Policy
 from fjit.frontend import overlap
 from fjit.frontend.binding import hooks
 from fjit.frontend.function import Traced, trace_function
@@ -55,19 +54,20 @@ from fjit.frontend.parts import in_parts
 from fjit.frontend.paths import Attr
 from fjit.frontend.rebind import Rebound, rebind
 from fjit.frontend.session import Session, place_of
-from fjit.lower.assembly import Fit
-from fjit.lower.build import Memory
-from fjit.report import build, lowered
-from fjit.report.report import Report
+from fjit.lower.memory import Memory
 from fjit.runtime import entry as native
 from fjit.runtime.exchange import by_class, located, refused, restorer
-from fjit.runtime.executable import Options, clear_kernels
-from fjit.runtime.host import host
 from fjit.runtime.layouts import layout_of
 from fjit.runtime.machines import Machine, machine_of
+from fjit.runtime.options import Options
 from fjit.runtime.outputs import result_of, write_back
 from fjit.runtime.records import Record, record_of
 from fjit.runtime.refusals import Given
+
+if TYPE_CHECKING:
+    from fjit.forms import Forms, Policy
+    from fjit.report.lowered import Lowered
+    from fjit.report.report import Report
 
 MAX_ENTRIES: Final = 256
 
@@ -82,7 +82,6 @@ class Fused(native.NativeCallable):
         self._located = located if self.machine.takes_gpus else refused(choices.target)
         self._captured = by_class(self._located)
         self._entries: OrderedDict[tuple[Any, ...], list[Entry]] = OrderedDict()
-        self._forms = Forms()
         self._lock = threading.RLock()
         self._hits = self._misses = self._traces = self._compiles = 0
         self._seconds = 0.0
@@ -314,7 +313,7 @@ class Fused(native.NativeCallable):
         executable, made = None, None
         policy = self._policy(machine)
         if compile_code and machine.compiles:
-            stages = self._forms.stages(traced, memory, _compiling(policy))
+            stages = self._forms.stages(traced, memory, policy.for_code())
             traced, made = stages.traced, stages.planned
             writes = traced.writes if apart else ()
             executable = machine.executable(stages.assembly, self._options(machine), writes)
@@ -349,13 +348,22 @@ class Fused(native.NativeCallable):
         executable = None
         if others and machine.compiles:
             conditions = replace(traced, program=program, results=(), writes=())
-            policy = _compiling(self._policy(machine))._replace(fusion="auto", fastmath=frozenset())
+            policy = self._policy(machine).for_code()._replace(fusion="auto", fastmath=frozenset())
             stages = self._forms.stages(conditions, memory, policy)
             executable = machine.executable(stages.assembly, self._options(machine))
             self._compiles += executable.compiles
         return Branches(tuple(given), program, executable, tuple(b.value for b in others))
 
+    @functools.cached_property
+    def _forms(self) -> Forms:
+        """Plans for sizes like those before; the stages behind a trace are loaded for them."""
+        from fjit.forms import Forms
+
+        return Forms()
+
     def _policy(self, machine: Machine) -> Policy:
+        from fjit.forms import Policy
+
         choices = self.choices
         return Policy(
             choices.fusion, choices.fastmath, panels=machine.is_host, on_gpu=machine.gpu is not None
@@ -389,6 +397,8 @@ class Fused(native.NativeCallable):
         Returns:
             A `Report`: data, readable with `str`, shown as tables in a notebook.
         """
+        from fjit.report import build  # most functions are never explained
+
         call = self._calls.take_apart(args, keywords)
         on_gpu = self.machine.shown(call.leaves).gpu is not None
         if on_gpu and measure:
@@ -405,7 +415,7 @@ class Fused(native.NativeCallable):
         modules = [kernel.module for kernel in entry.executable.kernels]
         return build.report(stages, compiled=True, modules=modules, arguments=arguments)
 
-    def lower(self, *args: Any, **keywords: Any) -> lowered.Lowered:
+    def lower(self, *args: Any, **keywords: Any) -> Lowered:
         """The stages of a call with these arguments: program, plan, nests, LLVM IR, assembly.
 
         Nothing runs; each text is made when it is asked for. See `Lowered`.
@@ -413,9 +423,9 @@ class Fused(native.NativeCallable):
         call = self._calls.take_apart(args, keywords)
         return self._stages(self._make(call, compile_code=False)[0], args, keywords)
 
-    def _stages(
-        self, entry: Entry, args: tuple[Any, ...], keywords: dict[str, Any]
-    ) -> lowered.Lowered:
+    def _stages(self, entry: Entry, args: tuple[Any, ...], keywords: dict[str, Any]) -> Lowered:
+        from fjit.report import lowered  # most functions are never explained
+
         def finish() -> Fused:
             self.prepare(*args, **keywords)
             return self
@@ -451,10 +461,12 @@ class Fused(native.NativeCallable):
 
     def cache_clear(self) -> None:
         """Forget all traces and machine code of this function, and reset the counts."""
+        from fjit.runtime.executable import clear_kernels
+
         with self._lock:
             self.withdraw()
             self._entries.clear()
-            self._forms.clear()
+            self.__dict__.pop("_forms", None)
             self._hits = self._misses = self._traces = self._compiles = 0
             self._seconds = 0.0
             clear_kernels()
@@ -482,11 +494,6 @@ def _untimed() -> FjitValueError:
         "measure=True times the kernels of this processor, not those of a GPU: leave it out, and "
         "time whole calls, or use NVIDIA's Nsight Systems"
     )
-
-
-def _compiling(policy: Policy) -> Policy:
-    """The policy with what only code depends on, for which LLVM is asked."""
-    return policy._replace(fit=Fit(host().l3_bytes, policy.on_gpu))
 
 
 def _adapt(value: object, path: Any, observer: Any) -> object:

@@ -17,7 +17,7 @@ from fjit.forms import Forms, Policy, planned
 from fjit.frontend.function import Traced
 from fjit.fused import Fused
 from fjit.lower.assembly import Assembly, Fit, assembled
-from fjit.lower.build import Memory
+from fjit.lower.memory import Memory
 from fjit.oracle.choose import seeded
 from fjit.oracle.programs import RandomProgram, build
 from fjit.testing import assert_same

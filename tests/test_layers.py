@@ -9,7 +9,6 @@ import ast
 import graphlib
 import os
 import re
-import statistics
 import subprocess
 import sys
 import tomllib
@@ -47,6 +46,7 @@ LAYER = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 
 LAZY_LOADERS = (
     "fjit.runtime.llvm", "fjit.backend.toolkit", "fjit.runtime.machines", "fjit.report.lowered",
+    "fjit.runtime.executable", "fjit.fused", "fjit.entries",
 )  # fmt: skip
 MAY_IMPORT_PEERS_LAZILY = ("interop", "bench", "report", "cli", "oracle")
 
@@ -244,10 +244,10 @@ def timed_import() -> tuple[float, float, str]:
 
 
 def test_import_is_light(record_property: Callable[[str, str], None]) -> None:
-    """Judged by the importing thread's processor time, which other tests at work do not touch."""
+    """Judged by the importing thread's processor time at best: whatever else runs only adds."""
     timed_import()  # writes the byte code
     walls, owns, heavy = zip(*(timed_import() for _ in range(5)), strict=True)
-    wall, own = statistics.median(walls), statistics.median(owns)
+    wall, own = min(walls), min(owns)
     figure = f"import fjit beyond numpy: {own:.1f} ms of processor, {wall:.1f} ms of wall clock"
     record_property("figure", figure)
     assert set(heavy) == {""}

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from fjit.core.ir import Eqn, Program, Sym, Var
 from fjit.lower.assemble import Assembler
-from fjit.lower.build import Memory
+from fjit.lower.memory import Memory
 from fjit.lower.nest import Nest
 from fjit.optimize import cost
 from fjit.optimize.panels import Panels

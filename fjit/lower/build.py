@@ -8,13 +8,13 @@ only, never on sizes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from fjit.core import dtypes
 from fjit.core.ir import Atom, Literal, Sym, Var
+from fjit.lower.memory import Memory
 from fjit.lower.nest import (
     BACK,
     UNIT,
@@ -40,15 +40,6 @@ from fjit.optimize.index import Axis, Guard, Holds, Index, Indices
 
 I64 = dtypes.I64
 BAD_INDEX, EMPTY_REDUCTION, NEGATIVE_POWER, EMPTY_SEARCH = 1, 2, 4, 8
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Where a kernel's input or output lives: byte strides, swapped byte order, a scalar's bits."""
-
-    strides: tuple[int, ...]
-    swapped: bool = False
-    scalar: bool = False
 
 
 class _Level(NamedTuple):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fjit.core.ir import Eqn, Var
-from fjit.lower.build import Memory
+from fjit.lower.memory import Memory
 from fjit.lower.split import split
 from fjit.lower.weaving import woven
 from fjit.optimize import cost, demand

@@ -52,8 +52,7 @@ class Linear(NamedTuple):
         return " + ".join(parts)
 
 
-@dataclass(frozen=True, slots=True)
-class Const:
+class Const(NamedTuple):
     """out = a literal."""
 
     out: Value
@@ -64,8 +63,7 @@ class Const:
         return f"%{self.out} = const {self.value!r} {dtypes.name(self.dtype)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Let:
+class Let(NamedTuple):
     """out = op(args), an elementwise primitive on operands of dtypes `dtypes`.
 
     `fast` is the fastmath flag that lets it take a cheaper form.
@@ -85,8 +83,7 @@ class Let:
         return f"%{self.out} = {self.op}.{types}{fast} {args} {dtypes.name(self.dtype)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(NamedTuple):
     """out = an index, int64."""
 
     out: Value
@@ -96,8 +93,7 @@ class Position:
         return f"%{self.out} = index [{self.linear}]"
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(NamedTuple):
     """out = value div by, or value mod by (value >= 0)."""
 
     out: Value
@@ -109,8 +105,7 @@ class Split:
         return f"%{self.out} = {self.op} %{self.value} {self.by}"
 
 
-@dataclass(frozen=True, slots=True)
-class Within:
+class Within(NamedTuple):
     """out = low <= value < high, a condition."""
 
     out: Value
@@ -122,8 +117,7 @@ class Within:
         return f"%{self.out} = {self.low or 0} <= %{self.value} < {self.high}"
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(NamedTuple):
     """out = value if 0 <= value < extent, else 0 with the error flag `code` set (under guard)."""
 
     out: Value
@@ -136,8 +130,7 @@ class Checked:
         return f"%{self.out} = check %{self.value} < {self.extent}{_when(self.guard)} #{self.code}"
 
 
-@dataclass(frozen=True, slots=True)
-class Scalar:
+class Scalar(NamedTuple):
     """out = a scalar argument, whose bits are in a slot."""
 
     out: Value
@@ -148,8 +141,7 @@ class Scalar:
         return f"%{self.out} = scalar {self.slot} {dtypes.name(self.dtype)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(NamedTuple):
     """out = an element of a buffer; zero where the guard does not hold.
 
     With `other` (a buffer and an address of the same form) that element where `choose`, a condition
@@ -174,8 +166,7 @@ class Load:
         return f"%{self.out} = load {place} {kind}{_when(self.guard)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Prefetch:
+class Prefetch(NamedTuple):
     """Ask for a cache line of a buffer that is loaded soon; beyond the buffer's end of nothing."""
 
     buffer: int
@@ -186,8 +177,7 @@ class Prefetch:
         return f"prefetch b{self.buffer}[{self.at}] {dtypes.name(self.dtype)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Store:
+class Store(NamedTuple):
     """Write an element of a buffer where the guard holds; the values `more` lie behind it."""
 
     buffer: int
@@ -207,8 +197,7 @@ class Store:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Open:
+class Open(NamedTuple):
     """Start an accumulator: sum prod max min and or argmax argmin.
 
     A `lanewise` one keeps one running value per lane of the vector loop that it is opened in;
@@ -227,8 +216,7 @@ class Open:
         return f"open a{self.acc} {self.op} {dtypes.name(self.dtype)}{lanes}{fast}"
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(NamedTuple):
     """Fold a value into an accumulator where the guard holds; `position` for argmax and argmin.
 
     `unsorted` if positions do not rise along the loops, so that equal values must compare them.
@@ -245,8 +233,7 @@ class Update:
         return f"update a{self.acc} %{self.value}{at}{_when(self.guard)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Merge:
+class Merge(NamedTuple):
     """Fold a stored partial result (its `parts` words, one value each) into an accumulator."""
 
     acc: int
@@ -256,8 +243,7 @@ class Merge:
         return f"merge a{self.acc} " + " ".join(f"%{v}" for v in self.parts)
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
+class Close(NamedTuple):
     """outs = the accumulator's result, or with `partial` its words for a later Merge."""
 
     outs: tuple[Value, ...]
@@ -271,8 +257,7 @@ class Close:
         return f"{outs} = {word} a{self.acc} {dtypes.name(self.dtype)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(NamedTuple):
     """out = running reduction along the vector loop, up to and including this element."""
 
     out: Value
@@ -283,8 +268,7 @@ class Scan:
         return f"%{self.out} = scan a{self.acc} %{self.value}"
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(NamedTuple):
     """Write a value to a buffer at the counter where the guard holds, packed (compress-store)."""
 
     buffer: int
@@ -300,8 +284,7 @@ class Append:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Advance:
+class Advance(NamedTuple):
     """Move the counter on by the number of elements where the guard holds."""
 
     counter: int
@@ -311,8 +294,7 @@ class Advance:
         return f"advance c{self.counter}{_when(self.guard)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
+class Count(NamedTuple):
     """Set the counter to 0 (`begin`) or write it to its cell (a buffer)."""
 
     counter: int

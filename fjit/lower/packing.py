@@ -10,7 +10,8 @@ Invariant: the filters of a kernel have one mask, so one counter serves all of t
 from __future__ import annotations
 
 from fjit.core.ir import Sym, Var
-from fjit.lower.build import Memory, Writer
+from fjit.lower.build import Writer
+from fjit.lower.memory import Memory
 from fjit.lower.nest import Advance, Append, Count, Linear, Value
 from fjit.optimize import index as ix
 from fjit.optimize.index import Axis, Holds

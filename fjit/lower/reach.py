@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from fjit.core.ir import Aval, Eqn, Var
-from fjit.lower.build import Memory
+from fjit.lower.memory import Memory
 from fjit.lower.nest import Nest, Scalar
 
 MOST: Final = 1 << 29

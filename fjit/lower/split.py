@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from fjit.core.ir import Var
-from fjit.lower.build import Memory
+from fjit.lower.memory import Memory
 from fjit.optimize import demand
 from fjit.optimize import index as ix
 from fjit.optimize.drafts import root_reads

@@ -13,12 +13,13 @@ from fjit.core.ir import Program, Var
 from fjit.core.rules import PIVOTS
 from fjit.lower import order, quitting
 from fjit.lower.blocks import Blocks, length_of, op_of
-from fjit.lower.build import Memory, Writer
+from fjit.lower.build import Writer
 from fjit.lower.checks import check_count, counted
 from fjit.lower.collapse import collapsed
 from fjit.lower.columns import Columns, Partials
 from fjit.lower.fetching import between_walks
 from fjit.lower.keeping import keep_block, keep_row
+from fjit.lower.memory import Memory
 from fjit.lower.nest import (
     Close,
     Linear,

@@ -12,7 +12,7 @@ from typing import Any
 
 from fjit.core import dtypes
 from fjit.core.ir import Atom, Eqn, Literal, Program, Var, static_shape
-from fjit.lower.build import Memory
+from fjit.lower.memory import Memory
 from fjit.lower.nest import Nest
 from fjit.optimize import cost
 from fjit.optimize.frames import is_frame, product_of

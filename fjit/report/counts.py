@@ -189,7 +189,7 @@ class _Live:
 
     def most(self) -> int:
         """Registers at the fullest point, values from outside and accumulators included."""
-        defined = {s.out for s in self.body if hasattr(s, "out")}
+        defined = {getattr(s, "out", None) for s in self.body}
         outside = {v for s in self.body for v in uses(s)} - defined
         live: set[n.Value] = set()
         peak = 0

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fjit.backend import cpu
 from fjit.core.ir import Eqn, Program, Sym, Var
 from fjit.lower.assembly import Fit, build_nest, memory_of
-from fjit.lower.build import Memory
+from fjit.lower.memory import Memory
 from fjit.lower.nest import Nest
 from fjit.lower.reach import is_short
 from fjit.optimize import relax

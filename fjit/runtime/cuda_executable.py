@@ -27,9 +27,10 @@ from fjit.lower.assembly import Assembly
 from fjit.runtime.alignment import settled
 from fjit.runtime.device import DeviceExecutable, KernelLaunch, Launches
 from fjit.runtime.devices import LEGACY_STREAM, Block, Device
-from fjit.runtime.executable import Options, raise_status
+from fjit.runtime.executable import raise_status
 from fjit.runtime.gpu_code import Code
 from fjit.runtime.graphs import Kernel, Replay
+from fjit.runtime.options import Options
 
 STATUS: Final = re.compile(r"\b(?:atom|red)\.[\w.]*\bor\b")
 """How a kernel notes an error of values: it sets bits of the status word."""

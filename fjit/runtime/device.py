@@ -21,9 +21,10 @@ from fjit.frontend.function import Write
 from fjit.lower.assembly import Assembly, Kernel
 from fjit.lower.reach import is_short
 from fjit.optimize.frames import is_frame
-from fjit.runtime.executable import Executable, Options
+from fjit.runtime.executable import Executable
 from fjit.runtime.gpu_code import Code, NestCode, gpu_code, product_code
 from fjit.runtime.gpu_products import product
+from fjit.runtime.options import Options
 from fjit.runtime.table import Table
 
 

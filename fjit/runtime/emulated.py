@@ -15,10 +15,10 @@ import numpy as np
 
 from fjit.backend import emulator
 from fjit.core.ir import Sym
+from fjit.runtime.addresses import NOTHING
 from fjit.runtime.alignment import settled
 from fjit.runtime.buffers import ALIGNMENT
 from fjit.runtime.device import DeviceExecutable, Launches
-from fjit.runtime.executable import NOTHING
 
 
 class EmulatedExecutable(DeviceExecutable):

@@ -24,7 +24,7 @@ from fjit.core.trace import OPEN
 from fjit.errors import FjitValueError
 from fjit.frontend.paths import GONE
 from fjit.runtime import entry_ir, results, threads
-from fjit.runtime.executable import address_of
+from fjit.runtime.addresses import address_of
 from fjit.runtime.host import host
 from fjit.runtime.jit import Module, compile_module
 

@@ -7,19 +7,15 @@ threads; nothing in here looks at values but the run-time extents of filters.
 
 from __future__ import annotations
 
-import ctypes
 import math
 import os
-import sys
-import sysconfig
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fjit.backend import cpu
 from fjit.core import dtypes
 from fjit.core import primitives as p
 from fjit.core.ir import Atom, Aval, Eqn, Literal, Program, Sym, Var
@@ -31,12 +27,14 @@ from fjit.lower.in_place import in_place, parts_of
 from fjit.lower.nest import Nest
 from fjit.optimize import cost
 from fjit.runtime import threads
+from fjit.runtime.addresses import NOTHING, address_of
 from fjit.runtime.buffers import ScratchPool, plan_arena
 from fjit.runtime.jit import Module, compile_module
+from fjit.runtime.options import Native, Options
 from fjit.runtime.panels import Builder, Stage
 from fjit.runtime.results import maker, result_layout
 from fjit.runtime.table import Table
-from fjit.target import CpuTarget, GpuTarget
+from fjit.target import CpuTarget
 
 _pool = ScratchPool()
 _kernels: dict[tuple[str, CpuTarget, int], Module] = {}
@@ -62,19 +60,6 @@ class Compiled(NamedTuple):
     fresh: bool
 
 
-class Options(NamedTuple):
-    """What a caller may choose: machine, vector lanes (0: the machine's), threads, disk cache.
-
-    `gpu` is the architecture of a GPU that runs the kernels instead.
-    """
-
-    target: CpuTarget
-    width: int = 0
-    threads: int | None = None
-    cache: bool = True
-    gpu: GpuTarget | None = None
-
-
 def compile_kernel(nest: Nest, text: str, options: Options) -> Compiled:
     """The machine code of a nest; equal texts share it."""
     key = (text, options.target, options.width)
@@ -83,7 +68,7 @@ def compile_kernel(nest: Nest, text: str, options: Options) -> Compiled:
         if module is not None:
             return Compiled(nest, text, module, False)
         module = compile_module(
-            lambda: cpu.emit(nest, options.target, options.width),
+            lambda: _emitted(nest, options),
             target=options.target,
             key=f"{options.width}\n{text}",
             cache=options.cache,
@@ -92,18 +77,17 @@ def compile_kernel(nest: Nest, text: str, options: Options) -> Compiled:
         return Compiled(nest, text, module, not module.from_cache)
 
 
+def _emitted(nest: Nest, options: Options) -> str:
+    """The LLVM IR of a nest."""
+    from fjit.backend import cpu  # code from the disk cache needs no generator
+
+    return cpu.emit(nest, options.target, options.width)
+
+
 def clear_kernels() -> None:
     """Forget all machine code."""
     with _lock:
         _kernels.clear()
-
-
-@dataclass(slots=True)
-class Native:
-    """Kernels that run in one native call: rows of phase, table offset, tasks, grain, parallel."""
-
-    steps: np.ndarray[Any, np.dtype[np.int64]]
-    address: int
 
 
 @dataclass(slots=True)
@@ -449,22 +433,6 @@ def _estimate_ns(elements: int, work: int) -> float:
     return elements * (work * cost.OPERATION_NS + 0.1)
 
 
-def _probe() -> Callable[[Any], int]:
-    """How to read an array's address: from NumPy's public struct where its place is as expected."""
-    sample = np.empty(1)
-    offset = 2 * ctypes.sizeof(ctypes.c_void_p)
-    word = ctypes.c_size_t.from_address
-
-    def fast(array: Any) -> int:
-        return word(id(array) + offset).value
-
-    def slow(array: Any) -> int:
-        return int(array.__array_interface__["data"][0])
-
-    known = sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED")
-    return fast if known and fast(sample) == slow(sample) else slow
-
-
 def _trim(array: Any, aval: Aval, extents: dict[Sym, int]) -> Any:
     """A result cut down to its run-time extents, in place where its first axis is cut."""
     if aval.is_static:
@@ -490,8 +458,3 @@ def raise_status(status: int) -> None:
         raise FjitValueError(
             "zero-size array to reduction operation which has no identity (a mask selected nothing)"
         )
-
-
-address_of = _probe()
-NOTHING = np.zeros(64, np.uint8)
-"""What the addresses of empty arrays point to: loads that no loop needs may still be hoisted."""

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from fjit.backend.spread import Launch
 from fjit.backend.tiled_product import LARGE, MIDDLE, SMALL, Form, Tiling, held_as
 from fjit.core.ir import Eqn, Var, static_shape
-from fjit.lower.build import Memory
+from fjit.lower.memory import Memory
 from fjit.optimize.frames import Matrix, frame_of
 
 MANY: Final = 120

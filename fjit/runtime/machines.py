@@ -10,16 +10,19 @@ for a GPU is wanted, and no target quietly stands for another one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fjit.core.placed import Placed
 from fjit.errors import DriverError, FjitValueError
 from fjit.frontend.function import Write
-from fjit.lower.assembly import Assembly
 from fjit.runtime.devices import Device, device, runs_on
-from fjit.runtime.executable import Executable, Options
 from fjit.runtime.host import host
+from fjit.runtime.options import Options
 from fjit.target import GPU_TARGETS, GpuTarget
+
+if TYPE_CHECKING:
+    from fjit.lower.assembly import Assembly
+    from fjit.runtime.executable import Executable
 
 USUAL_GPU: Final = "sm_90"
 """The architecture of GPU targets that name none, where there is no device."""
@@ -87,12 +90,14 @@ class Machine(NamedTuple):
         self, assembly: Assembly, options: Options, writes: Sequence[Write] = ()
     ) -> Executable:
         """What runs an assembly on this machine, which `at` gave."""
+        if self.device is None and self.gpu is None:
+            from fjit.runtime.executable import Executable
+
+            return Executable(assembly, options, writes)
         if self.device is not None:
             from fjit.runtime.cuda_executable import CudaExecutable
 
             return CudaExecutable(assembly, options, writes, self.device)
-        if self.gpu is None:
-            return Executable(assembly, options, writes)
         from fjit.runtime.emulated import EmulatedExecutable
 
         return EmulatedExecutable(assembly, options, writes)

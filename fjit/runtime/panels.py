@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from fjit.core import dtypes
 from fjit.core.ir import Eqn, Var, static_shape
-from fjit.lower.build import Memory
+from fjit.lower.memory import Memory
 from fjit.lower.nest import Nest
 from fjit.optimize import cost
 from fjit.optimize.frames import Frame, Matrix, frame_of, is_frame

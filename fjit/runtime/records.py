@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import optree
@@ -23,10 +23,14 @@ from fjit.frontend.function import Result, Traced, Write
 from fjit.frontend.guards import Guard
 from fjit.frontend.paths import MISSING
 from fjit.runtime import entry, entry_ir
-from fjit.runtime.executable import Executable, Native, address_of
+from fjit.runtime.addresses import address_of
 from fjit.runtime.layouts import Container, Layout
+from fjit.runtime.options import Native
 from fjit.runtime.refusals import Computed, Given, refusal
 from fjit.runtime.results import packed_strides
+
+if TYPE_CHECKING:
+    from fjit.runtime.executable import Executable
 
 MAX_LOCKED_NS: Final = 20_000.0
 """Kernels estimated to take longer let other Python threads run."""

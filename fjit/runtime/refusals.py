@@ -9,7 +9,7 @@ no reason is found, the words of a record describe all that the Python path woul
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -18,8 +18,11 @@ from fjit.frontend import overlap
 from fjit.frontend.checks import Check
 from fjit.frontend.function import Result, Traced
 from fjit.runtime import entry_ir, threads
-from fjit.runtime.executable import Executable, Native
+from fjit.runtime.options import Native
 from fjit.runtime.outputs import is_laid_out
+
+if TYPE_CHECKING:
+    from fjit.runtime.executable import Executable
 
 MAX_SCRATCH: Final = 1 << 22
 """Bytes of temporaries that a record keeps for itself; larger ones come from the common stock."""

@@ -21,8 +21,9 @@ from fjit.runtime import devices, gpu_code, threads
 from fjit.runtime import driver as drivers
 from fjit.runtime.driver import Launch
 from fjit.runtime.driver_errors import refused
-from fjit.runtime.executable import Options, compile_kernel
+from fjit.runtime.executable import compile_kernel
 from fjit.runtime.host import host
+from fjit.runtime.options import Options
 
 BASE = 1 << 44
 BETWEEN = 1 << 36
