@@ -6,11 +6,15 @@ AVX-512, two cores (elementary functions: ns per float64 element on one core; ba
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 
-from fjit.core.ir import Aval, Eqn
+from fjit.core.ir import Aval, Eqn, Var
+
+Layout = Callable[[Var], tuple[int, ...]]
+"""Element strides of a value in memory."""
 
 FLOPS: Final[dict[str, int]] = {
     **dict.fromkeys(("exp", "exp2", "expm1", "log", "log2", "log10", "log1p"), 20),
@@ -70,6 +74,27 @@ def product_ns(dtype: np.dtype, columns: int) -> float:
     return PRODUCT_NS[dtype.itemsize] if columns > 1 else dtype.itemsize * VECTOR_NS_PER_BYTE
 
 
+def element_ns(eqn: Eqn) -> float:
+    """Nanoseconds of one element of an elementwise operation, a reduction or a scan on one core."""
+    wide = max([a.aval.dtype.itemsize for a in eqn.inputs] + [eqn.outputs[0].aval.dtype.itemsize])
+    return flops(eqn) * OPERATION_NS * wide / 8
+
+
+def rate_of(nbytes: int) -> float:
+    """Nanoseconds a byte takes in a program whose inputs and results have so many bytes.
+
+    One rate for the whole program, so that what is saved adds up: no plan pays for a kernel that
+    just outgrows a cache.
+    """
+    return CACHE_NS_PER_BYTE if nbytes < CACHE_BYTES else STREAM_NS_PER_BYTE
+
+
+def kernel_ns(memory_ns: float, compute_ns: float) -> float:
+    """The slower of memory and arithmetic, 5 % of the other, and the launch."""
+    long, short = max(memory_ns, compute_ns), min(memory_ns, compute_ns)
+    return long + 0.05 * short + LAUNCH_NS
+
+
 def worth_storing(operations: float, times: float, aval: Aval) -> bool:
     """Whether a value of so many operations, computed `times` times, is better kept in memory."""
     again = (times - 1.0) * operations * OPERATION_NS
@@ -93,4 +118,4 @@ def estimate_ns(elements: int, operations: int, nbytes: int, threads: int = 1) -
     per_byte = CACHE_NS_PER_BYTE if nbytes < CACHE_BYTES else STREAM_NS_PER_BYTE
     memory = nbytes * per_byte
     compute = elements * operations * OPERATION_NS / max(threads, 1)
-    return max(memory, compute) + 0.05 * min(memory, compute) + LAUNCH_NS
+    return kernel_ns(memory, compute)

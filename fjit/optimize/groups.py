@@ -1,15 +1,15 @@
 """Groups of roots that will share a kernel, while they merge: who makes and who reads each value.
 
 Takes groups and what each reads, gives the pairs that may merge next. Invariant: pairs come in the
-order of the program, whatever has merged.
+order of a key of the groups, whatever has merged.
 
     t = x.sum(); y = x / t      flows: (sum, store of y)      siblings, by x: (sum, store of y)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from fjit.core.ir import Var
 from fjit.optimize.drafts import Root
@@ -24,13 +24,20 @@ class Group(NamedTuple):
 
 
 Pair = tuple[Group, Group]
+Unit = tuple[Root, ...]
+"""Roots that always share a kernel."""
 
 
 class Graph:
     """Groups with who makes and who reads each value, kept up to date as groups merge."""
 
-    def __init__(self, groups: list[Group], reads: Callable[[Group], dict[Var, None]]) -> None:
-        self.reads = reads
+    def __init__(
+        self,
+        groups: list[Group],
+        reads: Callable[[Group], dict[Var, None]],
+        key: Callable[[Group], Any],  # something to sort by
+    ) -> None:
+        self.reads, self.key = reads, key
         self.members: dict[tuple[Root, ...], Group] = {}
         self.makers: dict[Var, Group] = {}
         self.readers: dict[Var, list[Group]] = {}
@@ -72,13 +79,17 @@ class Graph:
             maker = self.makers.get(var)
             if maker is not None and maker is not group:
                 pairs.setdefault((id(maker), id(group)), (maker, group))
-        return list(pairs.values())
+        return self._sorted(pairs.values())
 
     def siblings(self, group: Group) -> list[Pair]:
-        """Pairs that read a value together, in order of the program."""
+        """Pairs that read a value together."""
         pairs: dict[int, Pair] = {}
         for var in self.reads(group):
             for reader in self.readers[var]:
                 if reader is not group:
-                    pairs.setdefault(id(reader), (group, reader))
-        return list(pairs.values())
+                    first, second = sorted((group, reader), key=self.key)
+                    pairs.setdefault(id(reader), (first, second))
+        return self._sorted(pairs.values())
+
+    def _sorted(self, pairs: Iterable[Pair]) -> list[Pair]:
+        return sorted(pairs, key=lambda pair: (self.key(pair[0]), self.key(pair[1])))

@@ -199,8 +199,13 @@ def _roots(program: Program, producers: Producers, stored: Stored) -> list[Var]:
     return [v for v in dict.fromkeys(roots) if v.aval.is_static]
 
 
-def recomputed(program: Program, producers: Producers, stored: Stored) -> tuple[Var, float] | None:
-    """The last value that is cheaper to store than to compute at each use, and how often it is."""
+def recomputed(
+    program: Program, producers: Producers, stored: Stored, inline: frozenset[Var] = frozenset()
+) -> tuple[Var, float] | None:
+    """The last value that is cheaper to store than to compute at each use, and how often it is.
+
+    Values in `inline` are computed again, whatever it costs.
+    """
     env = inline_env(producers, stored)
     times: dict[Var, int] = {}
     for root in _roots(program, producers, stored):
@@ -213,7 +218,7 @@ def recomputed(program: Program, producers: Producers, stored: Stored) -> tuple[
     for eqn in reversed(program.eqns):
         value = eqn.outputs[0]
         count = times.get(value, 0) / max(value.aval.bound, 1)
-        if count <= 1.0 or not value.aval.is_static:
+        if count <= 1.0 or not value.aval.is_static or value in inline:
             continue
         if cost.worth_storing(closure_flops(producers, env, value), count, value.aval):
             return value, count

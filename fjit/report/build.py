@@ -56,7 +56,7 @@ def report(
         notes = (*notes, "target=interpreter: nothing is compiled.")
     return Report(
         lowered.name, _machine(lowered, workers), kernels, calls, lowered.plan.decisions,
-        notes=notes, fastmath=lowered.fastmath,
+        optimality_gap=lowered.plan.gap, notes=notes, fastmath=lowered.fastmath,
     )  # fmt: skip
 
 

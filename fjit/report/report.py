@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fjit.optimize.plan import Decision
+from fjit.optimize.decisions import Decision
 from fjit.report import html, text
 from fjit.report.blocks import Block, Heading, Paragraph, Table, amount, duration, nbytes, number
 
@@ -70,8 +70,8 @@ class Report:
 
     `decisions` holds every fusion considered: `pair`, `taken`, `reason`, `numbers`. `machine` says
     for which processor registers and times were foreseen. `optimality_gap` is the proven distance
-    of the plan's estimated time to the best plan's, as a fraction; None, because the planner does
-    not yet compute a bound. `fastmath` pairs each flag that was given with what it licensed.
+    of the plan's estimated time to the best plan's, as a fraction; None where a plan was asked for
+    (`fusion` other than "auto"). `fastmath` pairs each flag that was given with what it licensed.
     """
 
     function: str
