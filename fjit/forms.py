@@ -45,7 +45,7 @@ from fjit.runtime.panels import usable
 
 MAX_KINDS: Final = 32
 """Kinds of traces of one function that are remembered; those used least recently go."""
-MAX_FORMS: Final = 4
+MAX_FORMS: Final = 8
 """Forms of one kind, each for other relations between the sizes."""
 # fmt: off
 MAY_VARY: Final = frozenset((

@@ -9,17 +9,27 @@ are in it, and every root of a kernel but the first.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from fjit.core.ir import Literal, Var
+from fjit.optimize.cost import Scale
 from fjit.optimize.decisions import Decision
 from fjit.optimize.drafts import Refusal
 from fjit.optimize.grouping import Grouping, describe
 from fjit.optimize.groups import Graph, Group, Pair
 
+TOO_LONG: Final = "computing values again would take longer than what it saves"
 
-def account(grouping: Grouping, groups: Sequence[Group], rate: float) -> tuple[Decision, ...]:
-    """All decisions about merges, at `rate` nanoseconds a byte."""
-    return (*_together(grouping, groups), *_apart(grouping, groups, rate), *_between(grouping))
+
+def account(
+    grouping: Grouping, groups: Sequence[Group], scale: Scale, otherwise: str = TOO_LONG
+) -> tuple[Decision, ...]:
+    """All decisions about merges, weighed by `scale`.
+
+    `otherwise` says why two kernels are not one that may be.
+    """
+    apart = _apart(grouping, groups, scale, otherwise)
+    return (*_together(grouping, groups), *apart, *_between(grouping))
 
 
 def pairs_of(graph: Graph) -> list[Pair]:
@@ -57,7 +67,9 @@ def _shares(graph: Graph, a: Group, b: Group) -> bool:
     return bool(reads[0] & reads[1] or made[0] & reads[1] or made[1] & reads[0])
 
 
-def _apart(grouping: Grouping, groups: Sequence[Group], rate: float) -> Iterator[Decision]:
+def _apart(
+    grouping: Grouping, groups: Sequence[Group], scale: Scale, otherwise: str
+) -> Iterator[Decision]:
     """A decision for each two kernels that share a value."""
     graph = grouping.graph(list(groups))
     for a, b in pairs_of(graph):
@@ -66,9 +78,9 @@ def _apart(grouping: Grouping, groups: Sequence[Group], rate: float) -> Iterator
         if isinstance(merged, Refusal):
             reason = merged.reason
         else:
-            reason = "computing values again would take longer than what it saves"
-            numbers["apart_ns"] = sum(grouping.work(g).ns(rate) for g in (a, b))
-            numbers["together_ns"] = grouping.work(merged).ns(rate)
+            reason = otherwise
+            numbers["apart_ns"] = sum(grouping.work(g).ns(scale) for g in (a, b))
+            numbers["together_ns"] = grouping.work(merged).ns(scale)
         yield Decision((grouping.name(a), grouping.name(b)), False, reason, numbers)
 
 

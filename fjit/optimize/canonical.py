@@ -2,7 +2,8 @@
 
 Takes a program, gives each equation a place: operands before what reads them, and otherwise by what
 an equation computes and by who reads it. Invariant: neither names, the order of statements, nor the
-order of a commutative operation's operands matters.
+order of a commutative operation's operands matters, as far as more than sizes and constants tells
+equations apart; those alone do not, for plans are recorded for other sizes, too.
 
     let b = sin a; c = cos a in (b, c)      cos first, or sin, but the same for both orders
 """
@@ -16,8 +17,8 @@ from typing import Final
 import numpy as np
 
 from fjit.core import primitives as p
-from fjit.core.ir import Atom, Eqn, Literal, Program, Sym, Var
-from fjit.core.recorded import plain
+from fjit.core.ir import Atom, Eqn, Literal, Program, Var
+from fjit.core.recorded import EXACT, plain
 
 COMMUTATIVE: Final = frozenset(
     (p.add, p.mul, p.max_, p.min_, p.fmax, p.fmin, p.eq, p.ne, p.and_, p.or_, p.xor)
@@ -101,14 +102,12 @@ def _digest(*parts: object) -> Mark:
 
 
 def _aval(var: Var) -> str:
-    shape = (plain(e) if isinstance(e, int) else "?" for e in var.aval.shape)
-    return f"{var.aval.dtype.str}{tuple(shape)}"
+    return f"{var.aval.dtype.str}{tuple(map(_text, var.aval.shape))}"
 
 
 def _literal(atom: Atom) -> Mark:
     assert isinstance(atom, Literal)
-    value = b"any" if atom.word is not None else atom.value.tobytes()
-    return _digest("literal", atom.aval.dtype.str, value)
+    return _digest("literal", atom.aval.dtype.str)
 
 
 def _param(item: tuple[str, object]) -> Mark:
@@ -117,11 +116,12 @@ def _param(item: tuple[str, object]) -> Mark:
 
 
 def _text(value: object) -> object:
-    """A parameter without what differs from run to run."""
+    """A parameter or extent without what differs from run to run, or with the sizes alone."""
     if isinstance(value, tuple):
         return tuple(map(_text, value))
-    if isinstance(value, Sym):
-        return "?"
     if isinstance(value, np.dtype):
         return value.str
-    return plain(value) if isinstance(value, int | float | str | None) else type(value).__name__
+    if isinstance(value, int):
+        size = plain(value)
+        return size if -EXACT <= size <= EXACT else "n"
+    return value if isinstance(value, str | None) else type(value).__name__

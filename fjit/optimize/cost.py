@@ -7,11 +7,12 @@ AVX-512, two cores (elementary functions: ns per float64 element on one core; ba
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from fjit.core.ir import Aval, Eqn, Var
+from fjit.core.recorded import plain
 
 Layout = Callable[[Var], tuple[int, ...]]
 """Element strides of a value in memory."""
@@ -80,13 +81,30 @@ def element_ns(eqn: Eqn) -> float:
     return flops(eqn) * OPERATION_NS * wide / 8
 
 
-def rate_of(nbytes: int) -> float:
-    """Nanoseconds a byte takes in a program whose inputs and results have so many bytes.
+class Scale(NamedTuple):
+    """How work is weighed in a program: nanoseconds a byte, and the factor to its class's size.
 
     One rate for the whole program, so that what is saved adds up: no plan pays for a kernel that
     just outgrows a cache.
     """
-    return CACHE_NS_PER_BYTE if nbytes < CACHE_BYTES else STREAM_NS_PER_BYTE
+
+    rate: float
+    factor: float
+
+
+SIZES: Final = ((1 << 15, 1 << 14), (1 << 20, 1 << 18), (CACHE_BYTES, 1 << 22))
+"""Classes of programs by the bytes of their inputs and results: up to where, weighed as which."""
+LARGE: Final = 1 << 28
+
+
+def scale_of(nbytes: int) -> Scale:
+    """The scale for a program whose inputs and results have so many bytes.
+
+    Sizes of one class are weighed alike, so that a plan serves them all.
+    """
+    size = next((usual for most, usual in SIZES if nbytes < most), LARGE)
+    rate = CACHE_NS_PER_BYTE if size < CACHE_BYTES else STREAM_NS_PER_BYTE
+    return Scale(rate, size / max(plain(nbytes), 1))
 
 
 def kernel_ns(memory_ns: float, compute_ns: float) -> float:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from fjit.optimize.cost import Scale
 from fjit.optimize.drafts import Refusal
 from fjit.optimize.grouping import Grouping
 from fjit.optimize.groups import Group, Unit
@@ -54,7 +55,7 @@ def _connected(part: tuple[int, ...], adjacent: set[frozenset[int]]) -> bool:
 
 
 def least_time(
-    grouping: Grouping, units: Sequence[Unit], ways: Iterable[Partition], rate: float
+    grouping: Grouping, units: Sequence[Unit], ways: Iterable[Partition], scale: Scale
 ) -> Best | None:
     """The groups of the legal partition that takes the least time; None if none is legal."""
     trial = _Trial(grouping, units)
@@ -63,7 +64,7 @@ def least_time(
         groups = trial.groups(way)
         if groups is None:
             continue
-        ns = sum(trial.ns(group, rate) for group in groups)
+        ns = sum(trial.ns(group, scale) for group in groups)
         if best is None or ns < best.ns * (1 - 1e-9):
             best = Best(groups, ns)
     return best
@@ -104,9 +105,9 @@ class _Trial:
             found.append(group)
         return tuple(found) if grouping.in_order(found) else None
 
-    def ns(self, group: Group, rate: float) -> float:
+    def ns(self, group: Group, scale: Scale) -> float:
         """The estimated time of a kernel."""
         known = self._ns.get(group.roots)
         if known is None:
-            known = self._ns[group.roots] = self.grouping.work(group).ns(rate)
+            known = self._ns[group.roots] = self.grouping.work(group).ns(scale)
         return known

@@ -27,7 +27,7 @@ from fjit.optimize.groups import Group
 from fjit.optimize.index import Holds
 from fjit.optimize.panels import Kernels, Panels, joined
 from fjit.optimize.schedule import Schedule
-from fjit.optimize.search import Search, rate_of
+from fjit.optimize.search import Search, scale_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +100,16 @@ class Planner:
 
     def _found(self) -> Found:
         """The groups, by a user's answers, by rule or by search."""
-        grouping, rate = self.grouping, rate_of(self.program)
+        grouping, scale = self.grouping, scale_of(self.program)
         if callable(self.fusion):
-            return questions.answered(grouping, self.fusion, rate)
+            return questions.answered(grouping, self.fusion, scale)
         if self.fusion == "auto":
             best, gap = Search(grouping).best()
-            told = (*best.decisions, *account(grouping, best.groups, rate))
+            told = (*best.decisions, *account(grouping, best.groups, scale))
             return Found(best.groups, told, gap)
         greedy = Greedy(grouping, self.fusion)
         groups = greedy.groups()
-        return Found(groups, (*greedy.decisions, *account(grouping, groups, rate)))
+        return Found(groups, (*greedy.decisions, *account(grouping, groups, scale)))
 
     # ---- the fused program ----------------------------------------------------------------
     def _assemble(self, groups: list[Group]) -> Plan:

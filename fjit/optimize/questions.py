@@ -14,15 +14,16 @@ from typing import NamedTuple
 from fjit.core.ir import Var
 from fjit.optimize import store
 from fjit.optimize.account import account
+from fjit.optimize.cost import Scale
 from fjit.optimize.decisions import Choose, Decision, Found
 from fjit.optimize.drafts import Refusal, Root
 from fjit.optimize.grouping import Grouping
 from fjit.optimize.groups import Group, Unit
 
 
-def answered(grouping: Grouping, choose: Choose, rate: float) -> Found:
+def answered(grouping: Grouping, choose: Choose, scale: Scale) -> Found:
     """The groups that a user's answers give."""
-    return _Questions(grouping, choose, rate).found()
+    return _Questions(grouping, choose, scale).found()
 
 
 class _Edge(NamedTuple):
@@ -36,8 +37,8 @@ class _Edge(NamedTuple):
 class _Questions:
     """The state of one series of questions."""
 
-    def __init__(self, grouping: Grouping, choose: Choose, rate: float) -> None:
-        self.grouping, self.choose, self.rate = grouping, choose, rate
+    def __init__(self, grouping: Grouping, choose: Choose, scale: Scale) -> None:
+        self.grouping, self.choose, self.scale = grouping, choose, scale
         program, producers = grouping.program, grouping.producers
         self.needed = grouping.needed
         grouping.stored = store.required(program, producers, unfused=True)
@@ -71,7 +72,8 @@ class _Questions:
             if len(left) == before:
                 break
         groups = [self.groups[k] for k in sorted(self.groups)]
-        return Found(groups, account(self.grouping, groups, self.rate))
+        told = account(self.grouping, groups, self.scale, "refused by the fusion function")
+        return Found(groups, told)
 
     def _settled(self, edge: _Edge) -> bool:
         """Whether an edge is inside of a kernel, or was asked about; if it can be, it is asked."""

@@ -79,7 +79,7 @@ class Search:
 
     def __init__(self, grouping: Grouping) -> None:
         self.grouping = grouping
-        self.rate = rate_of(grouping.program)
+        self.scale = scale_of(grouping.program)
 
     def best(self) -> tuple[Outcome, float]:
         """The best plan found, and its gap; `grouping` stores what the plan does."""
@@ -148,7 +148,7 @@ class Search:
         if ns <= bound * (1 + CLOSE) or len(units) > MOST_UNITS:
             return Part(tuple(groups), ns, min(ns, bound), False)
         ways = partitions(units, self._adjacent(units))
-        found = least_time(self.grouping, units, ways, self.rate)
+        found = least_time(self.grouping, units, ways, self.scale)
         if found is not None and found.ns < ns * (1 - 1e-9):
             return Part(found.groups, found.ns, min(found.ns, bound), True)
         return Part(tuple(groups), ns, min(ns, bound), True)
@@ -169,7 +169,7 @@ class Search:
         return {frozenset((number[id(a)], number[id(b)])) for a, b in pairs}
 
     def _time(self, groups: Sequence[Group]) -> float:
-        return sum(self.grouping.work(group).ns(self.rate) for group in groups)
+        return sum(self.grouping.work(group).ns(self.scale) for group in groups)
 
     def _bound(self, groups: Sequence[Group]) -> float:
         """The time of one kernel that does nothing twice."""
@@ -178,7 +178,7 @@ class Search:
         made = [r.var for g in groups for r in g.roots if r.eqn is None and r.var in needed]
         works = [(grouping.env_of(group.roots), group.schedule) for group in groups]
         read = [v for g in groups for v in grouping.reads(g) if self._is_given(v)]
-        return least(works, made, read, grouping.orders.layout).ns(self.rate)
+        return least(works, made, read, grouping.orders.layout).ns(self.scale)
 
     def _is_given(self, var: Var) -> bool:
         """Whether a value is in memory whatever the plan: an input, or what a call makes."""
@@ -193,7 +193,7 @@ class Search:
         lost: dict[Var, float] = {}
         for var in outcome.stored:
             if var not in needed and grouping.producers[var].primitive.family == "elementwise":
-                lost[var] = 2 * plain(var.aval.nbytes) * self.rate
+                lost[var] = 2 * plain(var.aval.nbytes) * self.scale.rate
         spent: dict[Var, float] = {}
         least_times: dict[Var, int] = {}
         for group in outcome.groups:
@@ -204,16 +204,16 @@ class Search:
                     least_times[c.var] = max(least_times.get(c.var, 0), volume(c.place))
         for var, ns in spent.items():
             extra = ns - cost.element_ns(grouping.producers[var]) * least_times[var]
-            if extra > 2 * plain(var.aval.nbytes) * self.rate and var.aval.is_static:
+            if extra > 2 * plain(var.aval.nbytes) * self.scale.rate and var.aval.is_static:
                 lost[var] = max(lost.get(var, 0.0), extra)
         place = grouping.places
         return sorted(lost, key=lambda v: (-lost[v], place[grouping.producers[v]]))
 
 
-def rate_of(program: Program) -> float:
-    """Nanoseconds a byte takes in a program, from the size of its inputs and results."""
+def scale_of(program: Program) -> cost.Scale:
+    """How the work of a program is weighed, by the class of its inputs and results."""
     held = dict.fromkeys(v for v in (*program.inputs, *program.outputs) if isinstance(v, Var))
-    return cost.rate_of(sum(plain(v.aval.nbytes) for v in held))
+    return cost.scale_of(sum(v.aval.nbytes for v in held))
 
 
 def _subsets(values: Sequence[Var]) -> Iterator[tuple[Var, ...]]:

@@ -29,9 +29,10 @@ class Work(NamedTuple):
     written: float = 0.0
     compute_ns: float = 0.0
 
-    def ns(self, rate: float) -> float:
-        """The time of a kernel that does this, at `rate` nanoseconds a byte."""
-        return cost.kernel_ns((self.read + self.written) * rate, self.compute_ns)
+    def ns(self, scale: cost.Scale) -> float:
+        """The time of a kernel that does this."""
+        memory = (self.read + self.written) * scale.rate
+        return cost.kernel_ns(memory * scale.factor, self.compute_ns * scale.factor)
 
 
 class Computed(NamedTuple):
