@@ -37,6 +37,7 @@ def _checked(
     target: str,
     static_argnames: str | Iterable[str],
     fusion: str | Callable[[Any], bool],
+    max_registers: int | None,
     threads: int | None,
     cache: bool,
     fastmath: Collection[str],
@@ -48,8 +49,9 @@ def _checked(
             f"fusion={fusion!r} is not known; good values: {', '.join(FUSIONS)}, or a function "
             "from a candidate to bool"
         )
-    if threads is not None and (type(threads) is not int or threads < 1):
-        raise FjitValueError(f"threads={threads!r} is not known; good values: None or an int >= 1")
+    for name, value in (("threads", threads), ("max_registers", max_registers)):
+        if value is not None and (type(value) is not int or value < 1):
+            raise FjitValueError(f"{name}={value!r} is not known; good values: None or an int >= 1")
     if not isinstance(static_argnames, (str, list, tuple, set, frozenset)) or not all(
         isinstance(name, str) for name in static_argnames
     ):
@@ -65,7 +67,10 @@ def _checked(
             f"fastmath={fastmath!r} is not known; good values: a flag or a set of flags, which are "
             f"{', '.join(FLAGS)}"
         )
-    return Choices(target, names, fusion, threads, bool(cache), fastmath=frozenset(flags))
+    return Choices(
+        target, names, fusion, threads, bool(cache), fastmath=frozenset(flags),
+        max_registers=max_registers,
+    )  # fmt: skip
 
 
 @overload
@@ -78,6 +83,7 @@ def fuse(
     target: str = "auto",
     static_argnames: str | Iterable[str] = (),
     fusion: str | Callable[[Any], bool] = "auto",
+    max_registers: int | None = None,
     threads: int | None = None,
     cache: bool = True,
     fastmath: Collection[str] = (),
@@ -89,6 +95,7 @@ def fuse(
     target: str = "auto",
     static_argnames: str | Iterable[str] = (),
     fusion: str | Callable[[Any], bool] = "auto",
+    max_registers: int | None = None,
     threads: int | None = None,
     cache: bool = True,
     fastmath: Collection[str] = (),
@@ -105,6 +112,9 @@ def fuse(
         static_argnames: Parameters whose values are part of the trace (modes, axes, sizes).
         fusion: "auto" decides by cost, "max" fuses whatever is legal, "none" nothing; or a function
             from a candidate Decision to bool.
+        max_registers: Most vector registers (on a GPU, registers of a thread) that a kernel may
+            need, as far as `explain` foresees them; kernels that need more are cut. None for as
+            many as the planner finds best.
         threads: Most threads to use; None for the limits of OMP_NUM_THREADS and threadpoolctl.
         cache: Whether machine code is kept on disk.
         fastmath: Flags that trade exactness for speed, each for what docs/numerics.md says:
@@ -122,7 +132,7 @@ def fuse(
     >>> f(np.ones(3))
     np.float64(6.0)
     """
-    choices = _checked(target, static_argnames, fusion, threads, cache, fastmath)
+    choices = _checked(target, static_argnames, fusion, max_registers, threads, cache, fastmath)
     if function is None:
         return lambda f: Fused(f, choices)
     if not callable(function):

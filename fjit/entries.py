@@ -62,6 +62,7 @@ class Choices:
     cache: bool = True
     width: int = 0
     fastmath: frozenset[str] = frozenset()
+    max_registers: int | None = None
 
 
 class Call(NamedTuple):

@@ -25,23 +25,26 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from fjit.backend import registers
 from fjit.core import dtypes
 from fjit.core import primitives as p
 from fjit.core.ir import Atom, Aval, Eqn, Literal, Program, Sym, Var
 from fjit.core.recorded import EXACT, MARK, Number, Replay, Tape
 from fjit.core.region import Region
 from fjit.frontend.function import Traced
-from fjit.lower.assembly import Assembly, Fit, Kernel, assembled
+from fjit.lower.assembly import Assembly, Fit, Kernel, assembled, build_nest
 from fjit.lower.memory import Memory
 from fjit.lower.nest import Nest
-from fjit.optimize import frames
+from fjit.optimize import cost, frames
 from fjit.optimize.clean import own_outputs, with_inputs
 from fjit.optimize.over import Part, with_parts
 from fjit.optimize.pipeline import optimize
-from fjit.optimize.plan import Plan, plan
+from fjit.optimize.plan import Cap, KernelPlan, Plan, plan
 from fjit.optimize.products import written_out
+from fjit.report import machine
 from fjit.runtime.host import host
 from fjit.runtime.panels import usable
+from fjit.target import GpuTarget
 
 MAX_KINDS: Final = 32
 """Kinds of traces of one function that are remembered; those used least recently go."""
@@ -61,15 +64,22 @@ Fusion = str | Callable[[Any], bool]
 class Policy(NamedTuple):
     """What planning and lowering depend on besides a trace: keywords, and the machine.
 
-    `panels` says whether matrix products may run in panels of rows, between stages on each, and
-    `on_gpu` whether they are kernels of a GPU.
+    `panels` says whether matrix products may run in panels of rows, between stages on each. `gpu`
+    is the architecture of a GPU that kernels are made for. With `max_registers`, kernels are cut
+    that need more.
     """
 
     fusion: Fusion = "auto"
     fastmath: frozenset[str] = frozenset()
     fit: Fit = Fit()
     panels: bool = True
-    on_gpu: bool = False
+    gpu: GpuTarget | None = None
+    max_registers: int | None = None
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether kernels and matrix products are those of a GPU."""
+        return self.gpu is not None
 
     def for_code(self) -> Policy:
         """The policy with what only code depends on, for which LLVM is asked."""
@@ -113,8 +123,26 @@ def planned(traced: Traced, memory: Sequence[Memory], policy: Policy) -> tuple[P
         for w in traced.writes
         if w.region is not None and (place := memory[w.position])
     ]
-    made = plan(program, strides, orders, policy.fusion, panels=policy.panels)
+    cap = _cap(policy, dict(zip(program.inputs, memory, strict=True)))
+    made = plan(program, strides, orders, policy.fusion, panels=policy.panels, cap=cap)
     return optimized, with_parts(made, parts, strides)
+
+
+def _cap(policy: Policy, inputs: dict[Var, Memory]) -> Cap | None:
+    """The cap on registers, if there is one."""
+    if policy.max_registers is None:
+        return None
+
+    def foreseen(kernel: KernelPlan, layout: cost.Layout) -> int:
+        made = {
+            v: Memory(tuple(s * v.aval.dtype.itemsize for s in layout(v)))
+            for v in (*kernel.eqn.inputs, *kernel.eqn.outputs)
+            if isinstance(v, Var) and v not in inputs
+        }
+        nest, _ = build_nest(kernel, {**inputs, **made}, Fit(on_gpu=policy.gpu is not None))
+        return registers.pressure(nest, machine.description()).registers
+
+    return Cap(policy.max_registers, foreseen)
 
 
 def _calls_library(program: Program) -> bool:

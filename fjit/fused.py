@@ -366,8 +366,9 @@ class Fused(native.NativeCallable):
 
         choices = self.choices
         return Policy(
-            choices.fusion, choices.fastmath, panels=machine.is_host, on_gpu=machine.gpu is not None
-        )
+            choices.fusion, choices.fastmath, panels=machine.is_host, gpu=machine.gpu,
+            max_registers=choices.max_registers,
+        )  # fmt: skip
 
     def _options(self, machine: Machine) -> Options:
         choices = self.choices

@@ -17,13 +17,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from fjit.core import primitives as p
-from fjit.core.ir import Eqn, Program, Var
+from fjit.core.ir import Atom, Eqn, Program, Var
 from fjit.core.region import Region
 from fjit.optimize import demand
 from fjit.optimize import index as ix
 from fjit.optimize.drafts import root_reads
 from fjit.optimize.index import Index, Indices
-from fjit.optimize.plan import KernelPlan, Plan
+from fjit.optimize.plan import KernelPlan, Plan, in_order
 from fjit.optimize.regions import is_apart
 
 Strides = tuple[int, ...]
@@ -43,6 +43,7 @@ def with_parts(plan: Plan, parts: Sequence[Part], strides: Mapping[Var, Strides]
     has_products = plan.panels or len(plan.kernels) < len(plan.program.eqns)
     if not parts or has_products or any(_may_report(eqn) for eqn in plan.program.eqns):
         return plan
+    plan = _writing_last(plan, {plan.program.outputs[part.output] for part in parts})
     layouts = dict(plan.layouts)
     over: list[Var] = []
     for part in parts:
@@ -55,6 +56,16 @@ def with_parts(plan: Plan, parts: Sequence[Part], strides: Mapping[Var, Strides]
             layouts[target] = part.region.strides(strides[source])
             over.append(target)
     return replace(plan, layouts=layouts, over=tuple(over))
+
+
+def _writing_last(plan: Plan, targets: set[Atom]) -> Plan:
+    """The plan with kernels that make new contents as late as what reads them allows."""
+    program = plan.program
+    late = [eqn for eqn in program.eqns if targets.intersection(eqn.outputs)]
+    eqns = in_order([*(e for e in program.eqns if e not in late), *late], program.inputs)
+    place = {eqn: k for k, eqn in enumerate(eqns)}
+    kernels = tuple(sorted(plan.kernels, key=lambda kernel: place[kernel.eqn]))
+    return replace(plan, program=Program(program.inputs, eqns, program.outputs), kernels=kernels)
 
 
 def _may_report(eqn: Eqn) -> bool:

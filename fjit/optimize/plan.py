@@ -13,14 +13,18 @@ the number of kernels.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from fjit.core import primitives as p
 from fjit.core.ir import Atom, Eqn, Literal, Program, Var
 from fjit.core.show import show
-from fjit.optimize import questions, store
+from fjit.optimize import cost, questions, store
 from fjit.optimize.account import account
+from fjit.optimize.capped import Limit, capped
 from fjit.optimize.decisions import Choose, Decision, Found
+from fjit.optimize.emission import ordered
 from fjit.optimize.greedy import Greedy
 from fjit.optimize.grouping import Grouping
 from fjit.optimize.groups import Group
@@ -73,6 +77,13 @@ class Plan:
         return "\n".join(lines)
 
 
+class Cap(NamedTuple):
+    """Most registers of a kernel, and how many one is foreseen to need, by itself."""
+
+    registers: int
+    foreseen: Callable[[KernelPlan, cost.Layout], int]
+
+
 class Planner:
     """Plans one program."""
 
@@ -83,20 +94,29 @@ class Planner:
         orders: dict[Var, tuple[int, ...]],
         fusion: str | Choose,
         panels: bool,
+        cap: Cap | None,
     ) -> None:
-        self.program = program
+        self.program, self.cap = program, cap
         self.fusion, self.panels = fusion, panels
         self.grouping = Grouping(program, strides, orders)
         self.producers, self.orders = self.grouping.producers, self.grouping.orders
-        self.rank = {e: k for k, e in enumerate(program.eqns)}
+        self.places = self.grouping.places
         self.decisions: tuple[Decision, ...] = ()
         self.gap: float | None = None
 
     def plan(self) -> Plan:
         """The plan."""
-        found = self._found()
-        self.decisions, self.gap = found.decisions, found.gap
-        return self._assemble(found.groups)
+        groups, self.decisions, self.gap = self._found()
+        if self.cap is not None:
+            limit = Limit(self.cap.registers, self._needed)
+            groups, cuts = capped(self.grouping, groups, limit)
+            self.decisions = (*self.decisions, *cuts)
+        return self._assemble(groups)
+
+    def _needed(self, group: Group) -> int:
+        """Registers that a group's kernel is foreseen to need."""
+        assert self.cap is not None
+        return self.cap.foreseen(self._kernel(group), self.orders.layout)
 
     def _found(self) -> Found:
         """The groups, by a user's answers, by rule or by search."""
@@ -119,7 +139,7 @@ class Planner:
         calls = [e for e in self.program.eqns if e.primitive.family in store.CALLS]
         expands = [e for v in self.grouping.stored if self.grouping.is_call(e := self.producers[v])
                    and e.primitive is p.expand]  # fmt: skip
-        eqns = _sorted([k.eqn for k in kernels] + calls + expands, self.program.inputs)
+        eqns = in_order([k.eqn for k in kernels] + calls + expands, self.program.inputs)
         program = Program(self.program.inputs, eqns, self.program.outputs)
         layouts = {v: self.orders.layout(v) for e in eqns for v in e.outputs}
         order = {e: k for k, e in enumerate(eqns)}
@@ -153,7 +173,7 @@ class Planner:
     def _kernel(self, group: Group) -> KernelPlan:
         env = self.grouping.env_of(group.roots)
         inside = self.grouping.inside(group, self.grouping.computed(group))
-        eqns = tuple(sorted((self.producers[v] for v in inside), key=lambda e: self.rank[e]))
+        eqns = ordered([e for e in self.program.eqns if e.outputs[0] in inside], self.places)
         outputs = tuple(r.var for r in group.roots if r.eqn is None)
         made = {v for e in eqns for v in e.outputs}
         inputs: dict[Var, None] = {}
@@ -163,10 +183,11 @@ class Planner:
                 inputs[atom] = None
         program = Program(tuple(inputs), eqns, outputs)
         eqn = Eqn(p.kernel, tuple(inputs), (("program", program),), outputs, eqns[-1].source)
-        return KernelPlan(eqn, group.schedule, {v: e for v, e in env.items() if v in inside})
+        inner = {v: e for e in eqns for v in e.outputs if v in env}
+        return KernelPlan(eqn, group.schedule, inner)
 
 
-def _sorted(eqns: list[Eqn], inputs: tuple[Var, ...]) -> tuple[Eqn, ...]:
+def in_order(eqns: list[Eqn], inputs: tuple[Var, ...]) -> tuple[Eqn, ...]:
     """Equations in dependency order, otherwise in the order given."""
     ready: set[Atom] = set(inputs)
     pending, done = list(eqns), []
@@ -190,11 +211,13 @@ def plan(
     fusion: str | Choose = "auto",
     *,
     panels: bool = True,
+    cap: Cap | None = None,
 ) -> Plan:
     """Partition `program` into kernels and library calls.
 
     `strides` gives element strides of the inputs, `orders` the axis order of outputs; `fusion` is
     "auto", "max", "none" or a function from a candidate Decision to bool; `panels` says whether
-    framed products share panels of rows with kernels.
+    framed products share panels of rows with kernels; kernels that need more registers than `cap`
+    allows are cut.
     """
-    return Planner(program, strides, orders, fusion, panels).plan()
+    return Planner(program, strides, orders, fusion, panels, cap).plan()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from fjit.backend import registers
 from fjit.core import dtypes
 from fjit.core.ir import Atom, Eqn, Literal, Program, Var, static_shape
 from fjit.lower.memory import Memory
@@ -133,7 +134,7 @@ def _kernel(
     assert isinstance(program, Program)
     read, written = _bytes(plan.eqn, lowered)
     flops = counts.flops(nest)
-    foreseen = counts.pressure(nest, machine.description(), lowered.choices.width)
+    foreseen = registers.pressure(nest, machine.description(), lowered.choices.width)
     estimated = cost.estimate_ns(flops, 1, read + written, _workers(nest, flops, workers))
     measured = None if times is None else times.kernels[number]
     return Kernel(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fjit
+from fjit.backend import registers
 from fjit.errors import FjitTypeError, FjitValueError
 from fjit.lower import nest as n
 from fjit.report import asm, counts, machine
@@ -269,17 +270,17 @@ def test_pressure_is_the_most_values_live_at_once() -> None:
     loads = [_load(k) for k in range(4)]
     squares = [_let(4 + k, "mul", k, k) for k in range(4)]
     sums = [_let(8, "add", 4, 5), _let(9, "add", 6, 7), _let(10, "add", 8, 9)]
-    assert counts.pressure(_nest([*loads, *squares, *sums, _store(10)]), wide) == (4, 0)
+    assert registers.pressure(_nest([*loads, *squares, *sums, _store(10)]), wide) == (4, 0)
     many = [_load(k) for k in range(40)]
     fold = [_let(40, "add", 0, 1)] + [_let(39 + k, "add", 38 + k, k) for k in range(2, 40)]
     again = [_let(79 + k, "add", 78 + k, k) for k in range(40)]
-    assert counts.pressure(_nest([*many, *fold, *again, _store(118)]), wide).spills > 0
+    assert registers.pressure(_nest([*many, *fold, *again, _store(118)]), wide).spills > 0
 
 
 def test_single_use_loads_are_free_on_x86_only() -> None:
     body = [_load(0), _load(1), _let(2, "add", 0, 1), _store(2)]
-    assert counts.pressure(_nest(body), CPU_TARGETS["avx2"]).registers == 1
-    assert counts.pressure(_nest(body), CPU_TARGETS["neon"]).registers == 2
+    assert registers.pressure(_nest(body), CPU_TARGETS["avx2"]).registers == 1
+    assert registers.pressure(_nest(body), CPU_TARGETS["neon"]).registers == 2
 
 
 X86 = """
