@@ -37,6 +37,7 @@ from fjit.lower.memory import Memory
 from fjit.lower.nest import Nest
 from fjit.optimize import cost, frames
 from fjit.optimize.clean import own_outputs, with_inputs
+from fjit.optimize.horizontal import with_batches
 from fjit.optimize.over import Part, with_parts
 from fjit.optimize.pipeline import optimize
 from fjit.optimize.plan import Cap, KernelPlan, Plan, plan
@@ -125,7 +126,8 @@ def planned(traced: Traced, memory: Sequence[Memory], policy: Policy) -> tuple[P
     ]
     cap = _cap(policy, dict(zip(program.inputs, memory, strict=True)))
     made = plan(program, strides, orders, policy.fusion, panels=policy.panels, cap=cap)
-    return optimized, with_parts(made, parts, strides)
+    made = with_parts(made, parts, strides)
+    return optimized, with_batches(made, strides, policy.fusion)
 
 
 def _cap(policy: Policy, inputs: dict[Var, Memory]) -> Cap | None:
@@ -446,7 +448,8 @@ class _Filled:
             strides = self._part(place.strides)
             memory[self.atoms[var]] = Memory(strides, place.swapped, place.scalar)  # type: ignore[index]
         over = tuple(v for a in recorded.over if isinstance(v := self.atoms[a], Var))
-        return Assembly(program, kernels, memory, over=over)
+        batches = tuple(tuple(eqns[eqn] for eqn in batch) for batch in recorded.batches)
+        return Assembly(program, kernels, memory, over=over, batches=batches)
 
     def _part(self, value: Any) -> Any:
         kind = type(value)

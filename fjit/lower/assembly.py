@@ -37,6 +37,14 @@ class Assembly(NamedTuple):
     memory: dict[Var, Memory]
     panels: tuple[Panels, ...] = ()
     over: tuple[Var, ...] = ()  # results that lie in the part of an input that they replace
+    batches: tuple[tuple[Eqn, ...], ...] = ()  # kernels under one launch, one behind the other
+
+    @property
+    def launches(self) -> dict[Eqn, int]:
+        """The number of the launch of each equation: members of a batch run at once."""
+        last = {eqn: batch[-1] for batch in self.batches for eqn in batch}
+        number = {eqn: k for k, eqn in enumerate(self.program.eqns)}
+        return {eqn: number[last.get(eqn, eqn)] for eqn in self.program.eqns}
 
 
 class Fit(NamedTuple):
@@ -87,4 +95,4 @@ def assembled(plan: Plan, inputs: Sequence[Memory], fit: Fit) -> Assembly:
     for kernel in plan.kernels:
         nest, cells = build_nest(kernel, memory, fit)
         kernels.append(Kernel(kernel.eqn, nest, str(nest), cells))
-    return Assembly(plan.program, tuple(kernels), memory, plan.panels, plan.over)
+    return Assembly(plan.program, tuple(kernels), memory, plan.panels, plan.over, plan.batches)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fjit.core.ir import Program, Var
+from fjit.core.ir import Var
 from fjit.frontend.function import Write
 from fjit.lower.assembly import Assembly, Kernel
 from fjit.lower.nest import Append, Checked, Let, Linear, Load, Loop, Nest, Slot, Stmt, Store
@@ -53,14 +53,20 @@ def _may_share(assembly: Assembly, source: Var, target: Var) -> bool:
         return False
     program = assembly.program
     makers = [k for k, eqn in enumerate(program.eqns) if target in eqn.outputs]
-    if len(makers) != 1 or _read_after(program, makers[0], source):
+    if len(makers) != 1 or _read_after(assembly, makers[0], source):
         return False
     kernels = [k for k in assembly.kernels if k.eqn is program.eqns[makers[0]]]
     return bool(kernels) and _in_step(kernels[0], source, target)
 
 
-def _read_after(program: Program, place: int, source: Var) -> bool:
-    return any(source in eqn.inputs for eqn in program.eqns[place + 1 :])
+def _read_after(assembly: Assembly, place: int, source: Var) -> bool:
+    """Whether an input is read by another equation after that one, or at the same time."""
+    launches = assembly.launches
+    maker = assembly.program.eqns[place]
+    return any(
+        source in eqn.inputs and launches[eqn] >= launches[maker]
+        for eqn in assembly.program.eqns if eqn is not maker
+    )  # fmt: skip
 
 
 def _may_fail(nest: Nest) -> bool:

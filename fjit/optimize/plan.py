@@ -54,9 +54,8 @@ class Plan:
     layouts: dict[Var, tuple[int, ...]]
     panels: tuple[Panels, ...] = ()
     over: tuple[Var, ...] = ()  # results that lie in the part of an input that they replace
-    gap: float | None = (
-        None  # how much longer it may take than the best plan, as a fraction, proven
-    )
+    batches: tuple[tuple[Eqn, ...], ...] = ()  # kernels, one behind the other, under one launch
+    gap: float | None = None  # how much longer than the best plan it may take, as a fraction
 
     @property
     def steps(self) -> tuple[Eqn, ...]:
@@ -71,6 +70,7 @@ class Plan:
 
     def __str__(self) -> str:
         lines = [show(self.program)]
+        lines += [f"{len(batch)} kernels under one launch" for batch in self.batches]
         for d in self.decisions:
             verdict = "fused" if d.taken else "apart"
             lines.append(f"{verdict}: {d.pair[0]} | {d.pair[1]}: {d.reason}")

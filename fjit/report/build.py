@@ -21,6 +21,7 @@ from fjit.optimize.panels import cut_of
 from fjit.optimize.plan import KernelPlan
 from fjit.optimize.relax import licensed
 from fjit.report import asm, counts, machine
+from fjit.report.batch import merged
 from fjit.report.lowered import Lowered
 from fjit.report.measure import Times, measure
 from fjit.report.report import Call, Kernel, Report
@@ -48,9 +49,9 @@ def report(
     if modules is not None and arguments is not None:
         times = measure(lowered, modules, arguments)
     workers = threads.num_threads(choices.threads)
-    kernels = tuple(
-        _kernel(lowered, k, usage, times, workers) for k, usage in enumerate(usages)
-    )  # fmt: skip
+    apart = [_kernel(lowered, k, usage, times, workers) for k, usage in enumerate(usages)]
+    plan = lowered.plan
+    kernels = merged(apart, [kernel.eqn for kernel in plan.kernels], plan.batches)
     calls = _calls(lowered, times)
     notes = (*_panels(lowered, calls), *_copied(lowered, calls))
     if not choices.native:
@@ -165,9 +166,10 @@ def _calls(lowered: Lowered, times: Times | None) -> tuple[Call, ...]:
     found: list[Call] = []
     kernels = {k.eqn for k in lowered.plan.kernels}
     position = 0
+    behind = {eqn for batch in lowered.plan.batches for eqn in batch[1:]}
     for eqn in lowered.plan.steps:
         if eqn in kernels:
-            position += 1
+            position += eqn not in behind
             continue
         read, written = _bytes(eqn, lowered)
         taken = None if times is None else times.calls[len(found)]

@@ -11,9 +11,11 @@ notebooks show its tables, `save` writes a page. Invariant: everything shown is 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from fjit.optimize.decisions import Decision
 from fjit.report import html, text
@@ -33,7 +35,9 @@ class Kernel:
     registers of the loop with the most of them. `actual_*` is None without compilation,
     `measured_ns` and `roofline_fraction` without measurement: the modelled time of memory or
     arithmetic over the measured one, above 1 where operands sit in a nearer cache than modelled.
-    `licensed` says what fastmath flags changed in it: "contract: 3 multiply-adds".
+    `licensed` says what fastmath flags changed in it: "contract: 3 multiply-adds". With `members`,
+    it stands for so many kernels that run under one launch: its registers are those of the member
+    with the most, its iteration space is all of their elements.
     """
 
     name: str
@@ -50,6 +54,7 @@ class Kernel:
     measured_ns: float | None = None
     roofline_fraction: float | None = None
     licensed: tuple[str, ...] = ()
+    members: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,20 +249,39 @@ def _count(count: int, noun: str) -> str:
     return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
+MOST_WORDS: Final = 12
+"""Operations of one line that are listed one by one; of more, each kind is counted."""
+
+
 def _by_line(operations: Sequence[tuple[str, str]]) -> list[tuple[str, list[str]]]:
     """Operations grouped by source line, the file without its folder, in order of appearance."""
     lines: dict[str, list[str]] = {}
     for words, source in operations:
         lines.setdefault(Path(source).name if source else "-", []).append(words)
-    return list(lines.items())
+    return [(line, _counted(words)) for line, words in lines.items()]
+
+
+def _counted(words: list[str]) -> list[str]:
+    """Operations in words; many of them as kinds with their numbers."""
+    if len(words) <= MOST_WORDS:
+        return words
+    kinds = Counter(word.split(" ")[0] for word in words)
+    return [f"{count} x {kind}" for kind, count in kinds.items()]
 
 
 def _decisions(decisions: Sequence[Decision]) -> Table:
+    """Refusals first; equal ones in one row, with their number and the sums of their numbers."""
+    alike: dict[tuple[bool, tuple[str, str], str], list[Decision]] = {}
+    for decision in sorted(decisions, key=lambda d: d.taken):
+        alike.setdefault((decision.taken, decision.pair, decision.reason), []).append(decision)
     rows = []
-    for decision in decisions:
-        numbers = ", ".join(
-            f"{name.replace('_', ' ')} {number(value)}" for name, value in decision.numbers.items()
-        )
-        verdict = "taken" if decision.taken else "refused"
-        rows.append((verdict, *decision.pair, decision.reason, numbers))
+    for (taken, pair, reason), found in alike.items():
+        numbers = Counter[str]()
+        for decision in found:
+            numbers.update(decision.numbers)
+        words = [f"{name.replace('_', ' ')} {number(value)}" for name, value in numbers.items()]
+        if len(found) > 1:
+            words.insert(0, f"{len(found)} times")
+        verdict = "taken" if taken else "refused"
+        rows.append((verdict, *pair, reason, ", ".join(words)))
     return Table(("fusion", "of", "and", "reason", "numbers"), tuple(rows))

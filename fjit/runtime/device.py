@@ -21,7 +21,7 @@ from fjit.frontend.function import Write
 from fjit.lower.assembly import Assembly, Kernel
 from fjit.lower.reach import is_short
 from fjit.optimize.frames import is_frame
-from fjit.runtime.executable import Executable
+from fjit.runtime.executable import Executable, Row
 from fjit.runtime.gpu_code import Code, NestCode, gpu_code, product_code
 from fjit.runtime.gpu_products import product
 from fjit.runtime.options import Options
@@ -53,7 +53,7 @@ class DeviceExecutable(Executable):
         self.launches: list[KernelLaunch] = []
         super().__init__(assembly, options, writes)
 
-    def build_kernel(self, kernel: Kernel, table: Table) -> list[list[int]]:
+    def build_kernel(self, kernel: Kernel, table: Table) -> list[Row]:
         """Give a kernel a place in the table; a launch for each of its phases."""
         eqn, nest, text, cells = kernel
         assert self.options.gpu is not None
@@ -72,7 +72,7 @@ class DeviceExecutable(Executable):
             launch = launch_of(spread, phase.tasks, extents, across=across)
             shape = self.spread_out(code, number, launch)
             if phase.tasks:
-                rows.append([len(self.launches)])
+                rows.append(Row(len(self.launches), 0, phase.tasks, 1, 0))
                 words = pointers + slots + bool(spread.carries)
                 self.launches.append(KernelLaunch(code, name, shape, first, pointers, words))
             if spread.carries:
@@ -81,6 +81,10 @@ class DeviceExecutable(Executable):
         if state:
             table.append_state(state)
         return rows
+
+    def together(self, members: list[list[Row]], table: Table) -> list[list[int]]:
+        """A launch for each phase."""
+        return [row.words for rows in members for row in rows]
 
     def build_call(self, eqn: Eqn, table: Table, rows: list[list[int]]) -> None:
         """A matrix product is a launch like those of kernels; the host makes other calls."""
@@ -93,7 +97,7 @@ class DeviceExecutable(Executable):
         self.codes.append(code)
         first = table.append_words(made.values, made.numbers) // 8
         words = len(made.values) + len(made.numbers)
-        rows.append([len(self.launches)])
+        rows.append(Row(len(self.launches), 0, 1, 1, 0).words)
         (name,) = code.names
         self.launches.append(KernelLaunch(code, name, made.launch, first, len(made.values), words))
 
@@ -104,7 +108,7 @@ class DeviceExecutable(Executable):
     def flush(self, rows: list[list[int]]) -> None:
         """Make the launches since the last library call one step."""
         if rows:
-            self.steps.append(Launches(tuple(self.launches[k] for (k,) in rows)))
+            self.steps.append(Launches(tuple(self.launches[k] for k, *_ in rows)))
             rows.clear()
 
     def workers(self) -> int:

@@ -24,11 +24,11 @@ from fjit.runtime.entry_run_ir import RUN
 
 STATE_OFFSET: Final = 24
 """Where a callable holds the address of its state: behind its head and the entry's address."""
-MAX_LEAVES: Final = 128
+MAX_LEAVES: Final = 1024
 """Most arrays and numbers of a call, captured arrays included."""
-MAX_OBJECTS: Final = 256
+MAX_OBJECTS: Final = 2048
 """Most arguments, containers and what is in them."""
-MAX_RESULTS: Final = 16
+MAX_RESULTS: Final = 1024
 """Most arrays that kernels make, and most leaves of a result."""
 MAX_SYMBOLS: Final = 16
 """Most extents that are known only when kernels have run."""

@@ -90,6 +90,32 @@ def clear_kernels() -> None:
         _kernels.clear()
 
 
+class Row(NamedTuple):
+    """A phase of a kernel: its code, arguments' offset in the table, tasks, and estimated time."""
+
+    address: int
+    offset: int
+    tasks: int
+    grain: int
+    wide: int
+    ns: float = 0.0
+
+    @property
+    def words(self) -> list[int]:
+        """The row of a native step."""
+        return [self.address, self.offset, self.tasks, self.grain, self.wide]
+
+
+def batch_words(phases: Sequence[Row]) -> tuple[list[int], int]:
+    """What `fjit_batch` reads of phases that run at once, and how many units of work they are."""
+    words, units = [len(phases)], 0
+    for row in phases:
+        grain = max(row.grain, 1)
+        words += [units, row.address, row.offset, row.tasks, grain]
+        units += -(-row.tasks // grain)
+    return words, units
+
+
 @dataclass(slots=True)
 class _Call:
     """A library call between kernels, or a barrier."""
@@ -123,12 +149,13 @@ class Executable:
         made = [v for e in self.program.eqns for v in e.outputs]
         results = dict.fromkeys(v for v in self.outputs if v in made)
         temporaries = [v for v in made if v not in results]
-        first = {v: k for k, e in enumerate(self.program.eqns) for v in e.outputs}
+        launches = self.assembly.launches
+        first = {v: launches[e] for e in self.program.eqns for v in e.outputs}
         last = dict(first)
-        for k, eqn in enumerate(self.program.eqns):
+        for eqn in self.program.eqns:
             for atom in eqn.inputs:
                 if atom in first:
-                    last[atom] = k
+                    last[atom] = max(last[atom], launches[eqn])
         lifetimes = [(max(v.aval.nbytes, 1), first[v], last[v]) for v in temporaries]
         offsets, total = plan_arena(lifetimes)
         self.arena_bytes = total
@@ -145,6 +172,8 @@ class Executable:
         rows: list[list[int]] = []
         by_eqn = {k.eqn: k for k in self.assembly.kernels}
         in_panels = {panels.eqn: panels for panels in self.assembly.panels}
+        batches = {eqn: batch for batch in self.assembly.batches for eqn in batch}
+        members: list[list[Row]] = []
         builder = Builder(table, self.memory, lambda eqn: self._stage(by_eqn[eqn]))
         for eqn in self.program.eqns:
             kernel = by_eqn.get(eqn)
@@ -154,8 +183,13 @@ class Executable:
                 self.estimated_ns += built.estimated_ns
             elif kernel is None:
                 self.build_call(eqn, table, rows)
+            elif eqn in batches:
+                members.append(self.build_kernel(kernel, table))
+                if eqn is batches[eqn][-1]:
+                    rows.extend(self.together(members, table))
+                    members = []
             else:
-                rows.extend(self.build_kernel(kernel, table))
+                rows.extend(row.words for row in self.build_kernel(kernel, table))
         self.flush(rows)
         self._finish_table(table)
 
@@ -179,7 +213,20 @@ class Executable:
         self.compiles += compiled.fresh
         return compiled
 
-    def build_kernel(self, kernel: Kernel, table: Table) -> list[list[int]]:
+    def together(self, members: list[list[Row]], table: Table) -> list[list[int]]:
+        """Rows for kernels that run at once: one for each phase, if there is work for threads."""
+        if sum(row.ns for rows in members for row in rows) <= cost.SERIAL_NS:
+            return [row.words for rows in members for row in rows]
+        found = []
+        for number in range(max(map(len, members))):
+            phases = [rows[number] for rows in members if number < len(rows)]
+            phases.sort(key=lambda row: -row.ns)  # the longest first, so that none ends last
+            words, units = batch_words(phases)
+            offset = table.append_own(words)
+            found.append([threads.address_of_batch(), offset, units, 1, 1])
+        return found
+
+    def build_kernel(self, kernel: Kernel, table: Table) -> list[Row]:
         """Compile a kernel and give it a place in the table; a row for each of its phases."""
         eqn, nest, _, cells = kernel
         compiled = self._compiled(kernel)
@@ -193,7 +240,7 @@ class Executable:
             spent = _estimate_ns(phase.elements, work)
             self.estimated_ns += spent
             wide = int(phase.tasks > phase.grain and spent > cost.SERIAL_NS)
-            rows.append([address, offset, phase.tasks, phase.grain, wide])
+            rows.append(Row(address, offset, phase.tasks, phase.grain, wide, spent))
         return rows
 
     def flush(self, rows: list[list[int]]) -> None:

@@ -227,6 +227,62 @@ exit:
   ret void
 }
 
+; A phase of units that belong to several members. Its arguments are words of the table: their own
+; offset, the number of members, and for each its first unit, phase, offset of arguments, tasks and
+; tasks a unit. Members come in the order of their units.
+define void @fjit_batch(ptr %args, i64 %begin, i64 %end, i64 %worker) {
+entry:
+  %own = load i64, ptr %args
+  %back = sub i64 0, %own
+  %table = getelementptr i8, ptr %args, i64 %back
+  %count.at = getelementptr i8, ptr %args, i64 8
+  %count = load i64, ptr %count.at
+  %members = getelementptr i8, ptr %args, i64 16
+  br label %unit
+unit:
+  %u = phi i64 [ %begin, %entry ], [ %u.next, %found ]
+  %more = icmp slt i64 %u, %end
+  br i1 %more, label %search, label %leave
+search:                                        ; the last member whose first unit is not beyond
+  %low = phi i64 [ 0, %unit ], [ %low.next, %halve ]
+  %high = phi i64 [ %count, %unit ], [ %high.next, %halve ]
+  %span = sub i64 %high, %low
+  %wide = icmp sgt i64 %span, 1
+  br i1 %wide, label %halve, label %found
+halve:
+  %sum = add i64 %low, %high
+  %middle = lshr i64 %sum, 1
+  %middle.row = mul i64 %middle, 40
+  %middle.at = getelementptr i8, ptr %members, i64 %middle.row
+  %middle.first = load i64, ptr %middle.at
+  %beyond = icmp sgt i64 %middle.first, %u
+  %low.next = select i1 %beyond, i64 %low, i64 %middle
+  %high.next = select i1 %beyond, i64 %middle, i64 %high
+  br label %search
+found:
+  %row = mul i64 %low, 40
+  %at = getelementptr i8, ptr %members, i64 %row
+  %first = load i64, ptr %at
+  %at1 = getelementptr i8, ptr %at, i64 8
+  %phase = load ptr, ptr %at1
+  %at2 = getelementptr i8, ptr %at, i64 16
+  %offset = load i64, ptr %at2
+  %at3 = getelementptr i8, ptr %at, i64 24
+  %tasks = load i64, ptr %at3
+  %at4 = getelementptr i8, ptr %at, i64 32
+  %grain = load i64, ptr %at4
+  %chunk = sub i64 %u, %first
+  %from = mul i64 %chunk, %grain
+  %to.full = add i64 %from, %grain
+  %to = call i64 @llvm.smin.i64(i64 %to.full, i64 %tasks)
+  %member.args = getelementptr i8, ptr %table, i64 %offset
+  call void %phase(ptr %member.args, i64 %from, i64 %to, i64 %worker)
+  %u.next = add i64 %u, 1
+  br label %unit
+leave:
+  ret void
+}
+
 ; For measuring the cost of a fork and join from outside of Python: each task pauses for the number
 ; of rounds that `args` points to.
 define internal void @fjit_idle(ptr %args, i64 %begin, i64 %end, i64 %worker) {

@@ -56,6 +56,12 @@ class Table:
             self._word(number)
         return base
 
+    def append_own(self, numbers: Sequence[int]) -> int:
+        """Add plain words, with the offset of the first in front; gives that in bytes."""
+        base = len(self.words) * 8
+        self.words += [base, *numbers]
+        return base
+
     def _append_buffer(self, buffer: Buffer, eqn: Eqn, nest: Nest, cells: tuple[Sym, ...]) -> None:
         at = self._word()
         if buffer.kind in ("in", "out"):

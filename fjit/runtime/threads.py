@@ -86,6 +86,11 @@ def address_of_run() -> int:
     return _module(_process.state or _ready()).address("fjit_run")
 
 
+def address_of_batch() -> int:
+    """Return the address of the phase that runs several kernels' phases: see parallel_ir."""
+    return _module(_process.state or _ready()).address("fjit_batch")
+
+
 def run(table: int, steps: int, count: int, team: int) -> None:
     """Run `count` steps (see parallel_ir) at an address with up to `team` threads."""
     state = _process.state or _ready()
