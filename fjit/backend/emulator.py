@@ -12,7 +12,9 @@ that nobody wrote, races in shared memory, blocks that overwrite each other's re
 not all threads reach, `.nc` loads of memory that the kernel writes, and programs that do not end.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import numpy as np
 
@@ -22,6 +24,7 @@ from fjit.backend.ptx.code import Code, code
 from fjit.backend.ptx.program import Variable
 from fjit.backend.ptx.schedule import Scheduler
 from fjit.backend.ptx.shape import Shape
+from fjit.backend.ptx.traffic import Traffic
 from fjit.backend.ptx.wave import Launch, Wave
 from fjit.errors import EmulatorError
 
@@ -33,6 +36,7 @@ MAX_STEPS = 10_000_000
 MAX_BLOCK_THREADS = 1024
 
 Extent = int | Sequence[int]
+_counted: ContextVar[Traffic | None] = ContextVar("_counted", default=None)
 
 
 def launch(
@@ -66,12 +70,28 @@ def launch(
         memory.watch_constants(ready.global_cell)
     if checks and shape.blocks > 1:
         memory.watch_blocks()
-    everything = Launch(ready, shape, memory, symbols, checks)
+    everything = Launch(ready, shape, memory, symbols, checks, _counted.get())
     per_wave = _blocks_per_wave(ready, shape)
     with np.errstate(all="ignore"):
         for first in range(0, shape.blocks, per_wave):
             blocks = min(per_wave, shape.blocks - first)
             Scheduler(Wave(everything, first, blocks), max_steps).run()
+
+
+@contextmanager
+def counting() -> Iterator[Traffic]:
+    """Count how well the accesses of all launches inside the block coalesce.
+
+    Gives a `Traffic`, whose `ratio` is 1 where warps ask for whole sectors of global memory, and
+    whose `conflicts` is 0 where no two lanes of a warp want different words of one bank of shared
+    memory. Counts of the thread that opened it.
+    """
+    traffic = Traffic()
+    token = _counted.set(traffic)
+    try:
+        yield traffic
+    finally:
+        _counted.reset(token)
 
 
 def _shape(ready: Code, grid: Extent, block: Extent, dynamic: int) -> Shape:

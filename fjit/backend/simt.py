@@ -20,7 +20,7 @@ threads of a block reach every barrier.
 
 from __future__ import annotations
 
-from fjit.backend import scalar
+from fjit.backend import packed, scalar
 from fjit.backend.accumulate import Lanewise
 from fjit.backend.emitter import I64, Emitter, Ty, Val
 from fjit.backend.flow import ROLLED_TEXT
@@ -290,7 +290,7 @@ class _Kernel(TileLoops):
             if isinstance(stmt, n.Load):
                 ty = raw(scalar.memory_type(stmt.dtype, unit), stmt.swapped)
                 pointer = self._at(stmt.buffer, stmt.at, stmt.dtype.itemsize)
-                self.wide[stmt.out] = em.load(ty, pointer, unit * stmt.dtype.itemsize)
+                self.wide[stmt.out] = packed.load(em, ty, pointer)
         self.pending = {key: [] for key, s in accesses.items() if isinstance(s, n.Store)}
         for copy in range(unit):
             self.copy = copy
@@ -300,11 +300,8 @@ class _Kernel(TileLoops):
         self.axes[loop.axis] = first
         for key, values in self.pending.items():
             store = accesses[key]
-            vector = em.undef(values[0].ty.with_lanes(unit))
-            for lane, value in enumerate(values):
-                vector = em.insert(vector, value, lane)
             pointer = self._at(store.buffer, store.at, store.dtype.itemsize)
-            em.store(vector, pointer, unit * store.dtype.itemsize)
+            packed.store(em, values, pointer)
         self.pending, self.wide = None, {}
 
     # ---- memory ---------------------------------------------------------------------------------

@@ -136,6 +136,7 @@ class Wave(Protocol):
     registers: Registers
     frame: Any
     spaces: dict[str, Any]
+    traffic: Any
 
     def special(self, name: str, group: Group) -> np.ndarray:
         """A special register for the lanes of a group."""

@@ -110,10 +110,13 @@ def _ld(ins: Instruction) -> Step:
     items = _elements(ins.operands[0])
     writers = [writer(item, ty) for item in items]
     address, access = address_reader(ins.operands[1]), _access(ins, len(items))
-    find = space_finder(ins, ins.operands[1])
+    find, space = space_finder(ins, ins.operands[1]), space_name(ins)
 
     def step(group: Group) -> None:
-        values = load(group, find(group), address(group), access)
+        place = address(group)
+        if group.wave.traffic is not None:
+            _count(group, space, place, access)
+        values = load(group, find(group), place, access)
         for write, value in zip(writers, values, strict=True):
             write(group, value.view(ty.seen))
 
@@ -125,13 +128,28 @@ def _st(ins: Instruction) -> Step:
     items = _elements(ins.operands[1])
     readers = [reader(item, ty) for item in items]
     address, access = address_reader(ins.operands[0]), _access(ins, len(items))
-    find = space_finder(ins, ins.operands[0])
+    find, space = space_finder(ins, ins.operands[0]), space_name(ins)
 
     def step(group: Group) -> None:
         values = [np.ascontiguousarray(read(group)).view(ty.stored) for read in readers]
-        store(group, find(group), address(group), access, [v.reshape(-1) for v in values])
+        place = address(group)
+        if group.wave.traffic is not None:
+            _count(group, space, place, access)
+        store(group, find(group), place, access, [v.reshape(-1) for v in values])
 
     return step
+
+
+def _count(group: Group, space: str, address: np.ndarray, access: Access) -> None:
+    """Note an access; a generic address is in the space of its window."""
+    if space != "generic":
+        group.wave.traffic.note(group, space, address, access)
+        return
+    every = group.spread(address)
+    shared = every >= np.uint64(SHARED_WINDOW)
+    for name, mask in (("global", ~shared), ("shared", shared & (every < LOCAL_WINDOW))):
+        if mask.any():
+            group.wave.traffic.note(group.take(np.flatnonzero(mask)), name, every[mask], access)
 
 
 # Conversions of addresses

@@ -19,6 +19,7 @@ from fjit.backend.ptx.program import Sym
 from fjit.backend.ptx.scratch import Scratch
 from fjit.backend.ptx.shape import Shape, coordinates
 from fjit.backend.ptx.special import FIXED
+from fjit.backend.ptx.traffic import Traffic
 
 WARP = 32
 
@@ -32,6 +33,7 @@ class Launch:
     memory: Memory
     symbols: dict[str, int]
     checks: bool
+    traffic: Traffic | None = None
 
 
 class Wave:
@@ -39,6 +41,7 @@ class Wave:
 
     def __init__(self, launch: Launch, first: int, blocks: int) -> None:
         self.launch, self.code, self.shape = launch, launch.code, launch.shape
+        self.traffic = launch.traffic
         threads = self.shape.threads
         self.count = blocks * threads
         self.blocks = blocks
