@@ -13,6 +13,7 @@ from fjit.backend.emitter import I32, Emitter, Val
 from fjit.backend.statements import WORD, Statements
 from fjit.backend.values import GLOBAL
 from fjit.lower import nest as n
+from fjit.lower.starts import starts
 
 
 class Addresses(Statements):
@@ -26,6 +27,7 @@ class Addresses(Statements):
     def __init__(self, nest: n.Nest, em: Emitter, *, short: bool) -> None:
         super().__init__(nest, em)
         self.word = I32 if short else WORD
+        self.starts = starts(nest)
 
     # ---- numbers --------------------------------------------------------------------------------
     def _const(self, value: int) -> Val:
@@ -91,8 +93,12 @@ class Addresses(Statements):
         return base
 
     def _at(self, buffer: int, linear: n.Linear, itemsize: int) -> Val:
-        """An address: the offset is added first, as it is the same all along."""
+        """An address: the offset is added first, as it is the same all along.
+
+        The launch adds a buffer's only one (lower/starts.py): a sum in the kernel would take two
+        registers all along.
+        """
         em, base = self.em, self.pointer(buffer)
-        if linear.offset is not None:
+        if linear.offset is not None and buffer not in self.starts:
             base = em.gep(base, self.full(linear.offset))
         return em.gep(base, self._along(linear, itemsize, self._const(0)))

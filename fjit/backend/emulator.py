@@ -18,7 +18,7 @@ from contextvars import ContextVar
 
 import numpy as np
 
-from fjit.backend.ptx.arguments import pack
+from fjit.backend.ptx.arguments import Pointer, pack
 from fjit.backend.ptx.buffers import Memory
 from fjit.backend.ptx.code import Code, code
 from fjit.backend.ptx.program import Variable
@@ -27,6 +27,8 @@ from fjit.backend.ptx.shape import Shape
 from fjit.backend.ptx.traffic import Traffic
 from fjit.backend.ptx.wave import Launch, Wave
 from fjit.errors import EmulatorError
+
+__all__ = ["Pointer", "Traffic", "counting", "launch"]
 
 WAVE_THREADS = 1 << 15
 """Threads that run at a time: more pay for caches, fewer for instructions."""
@@ -54,12 +56,13 @@ def launch(
 
     `grid` and `block` are one to three extents. An argument is a NumPy array, passed as the address
     of its first element and written in place (the memory between its lowest and highest byte is
-    what the kernel may touch; arrays that overlap do so in the kernel), a Python or NumPy number,
-    or the bytes of a structure. `shared` is the size of dynamic shared memory in bytes. Without
-    `checks` only accesses outside of memory or misaligned, deadlocks and endless programs are
-    reported. Module variables start anew. A wave of blocks ends before the next begins: a block may
-    wait for earlier blocks, never for later ones. `max_steps` bounds the instructions of a wave,
-    each counted once for all threads that execute it together. Raises EmulatorError.
+    what the kernel may touch; arrays that overlap do so in the kernel), a `Pointer` into one, a
+    Python or NumPy number, or the bytes of a structure. `shared` is the size of dynamic shared
+    memory in bytes. Without `checks` only accesses outside of memory or misaligned, deadlocks and
+    endless programs are reported. Module variables start anew. A wave of blocks ends before the
+    next begins: a block may wait for earlier blocks, never for later ones. `max_steps` bounds the
+    instructions of a wave, each counted once for all threads that execute it together. Raises
+    EmulatorError.
     """
     ready = code(ptx, name)
     shape = _shape(ready, grid, block, shared)

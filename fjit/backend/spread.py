@@ -21,6 +21,9 @@ from fjit.lower.carried import carried
 
 ACCESS: Final = 16
 """Bytes of the widest access of a thread."""
+MOST_LOADED: Final = 128
+"""Bytes that a thread loads ahead of its elements: 48 registers, which leaves as many of 96 for
+what it computes. Two elements of 32 float64 operands took 191 registers, one takes 72."""
 MOST_COPIED: Final = 200
 """Statements that the elements of a thread, one after the other, may come to."""
 THREADS: Final = 256
@@ -90,7 +93,8 @@ def spread_of(nest: n.Nest, loop: n.Loop) -> Spread:
     if tile is not None:
         return Spread(1, wide=True, lockstep=False, even=True, across=tile.extent)
     unit = 1 if lockstep or nested else max(1, ACCESS // max(_narrow(nest, loops), 1))
-    while unit > 1 and unit * longest > MOST_COPIED:
+    loaded = max((_loaded(v) for v in loops), default=0)
+    while unit > 1 and (unit * longest > MOST_COPIED or unit * loaded > MOST_LOADED):
         unit //= 2
     even = bool(loop.decode) and not (lockstep or _uneven(loop))
     found = carried(loop)
@@ -102,6 +106,11 @@ def _narrow(nest: n.Nest, loops: Sequence[n.Loop]) -> int:
     """The widest item of what vector loops access: elements side by side are one access of it."""
     sizes = [s.dtype.itemsize for v in loops for s in v.body if isinstance(s, n.Load | n.Store)]
     return max(sizes, default=nest.width)
+
+
+def _loaded(loop: n.Loop) -> int:
+    """Bytes that one step of a loop loads."""
+    return sum(s.dtype.itemsize for s in loop.body if isinstance(s, n.Load))
 
 
 def _scratch_outside(nest: n.Nest, stmts: Sequence[n.Stmt]) -> bool:

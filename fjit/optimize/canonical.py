@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from fjit.core import primitives as p
-from fjit.core.ir import Atom, Eqn, Literal, Program, Var
+from fjit.core.ir import Atom, Eqn, Literal, Program, Sym, Var
 from fjit.core.recorded import EXACT, plain
 
 COMMUTATIVE: Final = frozenset(
@@ -33,9 +33,10 @@ def places(program: Program) -> dict[Eqn, int]:
     made = {var: eqn for eqn in program.eqns for var in eqn.outputs}
     computed = _computed(program)
     read = _read(program, computed)
+    reads = {eqn: reads_of(eqn) for eqn in program.eqns}
     depth: dict[Var, int] = {}
     for eqn in program.eqns:
-        inner = [depth.get(a, 0) for a in eqn.inputs if isinstance(a, Var)]
+        inner = [depth.get(var, 0) for var in reads[eqn]]
         depth.update(dict.fromkeys(eqn.outputs, 1 + max(inner, default=0)))
     position = {eqn: k for k, eqn in enumerate(program.eqns)}
 
@@ -44,15 +45,11 @@ def places(program: Program) -> dict[Eqn, int]:
         name = eqn.primitive.name
         return depth[first], name, computed[first], read.get(first, b""), position[eqn]
 
-    waiting = {
-        eqn: len({a for a in eqn.inputs if isinstance(a, Var) and a in made})
-        for eqn in program.eqns
-    }
+    waiting = {eqn: sum(var in made for var in reads[eqn]) for eqn in program.eqns}
     readers: dict[Var, list[Eqn]] = {}
     for eqn in program.eqns:
-        for atom in dict.fromkeys(eqn.inputs):
-            if isinstance(atom, Var):
-                readers.setdefault(atom, []).append(eqn)
+        for var in reads[eqn]:
+            readers.setdefault(var, []).append(eqn)
     ready = [(key(eqn), eqn) for eqn, count in waiting.items() if not count]
     heapq.heapify(ready)
     found: dict[Eqn, int] = {}
@@ -65,6 +62,19 @@ def places(program: Program) -> dict[Eqn, int]:
                 if not waiting[reader]:
                     heapq.heappush(ready, (key(reader), reader))
     return found
+
+
+def reads_of(eqn: Eqn) -> list[Var]:
+    """What has to be there before an equation: its operands, and masks that its extents follow."""
+    found = dict.fromkeys(a for a in eqn.inputs if isinstance(a, Var))
+    stack: list[object] = [*(v for _, v in eqn.params), *(v.aval.shape for v in eqn.outputs)]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, Sym):
+            found.setdefault(value.origin)
+        elif isinstance(value, tuple):
+            stack.extend(value)
+    return [var for var in found if var not in eqn.outputs]
 
 
 def _computed(program: Program) -> dict[Atom, Mark]:

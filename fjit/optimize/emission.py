@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from fjit.core import dtypes
 from fjit.core.ir import Eqn, Var
 from fjit.core.live import Line
+from fjit.optimize.canonical import reads_of
 
 
 def ordered(eqns: Sequence[Eqn], places: Mapping[Eqn, int]) -> tuple[Eqn, ...]:
@@ -28,8 +29,7 @@ def ordered(eqns: Sequence[Eqn], places: Mapping[Eqn, int]) -> tuple[Eqn, ...]:
 
 def _line(eqns: Sequence[Eqn]) -> Line[Var]:
     """Steps of equations; what a view gives is what it reads, so it is a step as well."""
-    reads = [[a for a in eqn.inputs if isinstance(a, Var)] for eqn in eqns]
-    return Line(reads, [eqn.outputs[0] for eqn in eqns])
+    return Line([reads_of(eqn) for eqn in eqns], [eqn.outputs[0] for eqn in eqns])
 
 
 def _weight(var: Var) -> int:

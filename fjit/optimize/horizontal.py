@@ -40,7 +40,7 @@ class _Batches:
         self.plan, self.fusion = plan, fusion
         self.layouts = {**strides, **plan.layouts}
         self.scale = scale_of(plan.program)
-        self.kernels = {k.eqn: k for k in plan.kernels if not k.by_rows}
+        self.kernels = {k.eqn: k for k in plan.kernels if not k.by_rows and _is_static(k.eqn)}
         self.decisions: list[Decision] = []
 
     def made(self) -> Plan:
@@ -102,6 +102,15 @@ class _Batches:
         """Whether arithmetic takes longer than memory."""
         work = self._work(eqn)
         return work.compute_ns > (work.read + work.written) * self.scale.rate
+
+
+def _is_static(eqn: Eqn) -> bool:
+    """Whether a kernel neither finds extents out nor waits for another one to do so."""
+    program = eqn.param("program")
+    assert isinstance(program, Program)
+    made = (v for e in program.eqns for v in e.outputs)
+    operands = (a for a in eqn.inputs if isinstance(a, Var))
+    return all(v.aval.is_static for v in (*made, *operands))
 
 
 def _levels(program: Program) -> dict[Eqn, int]:

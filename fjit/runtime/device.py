@@ -12,7 +12,7 @@ emulated.py runs them in the emulator, cuda_executable.py on a device.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fjit.backend.look_back import state_bytes
 from fjit.backend.spread import Launch, launch_of, partitions, vector_loops
@@ -20,6 +20,7 @@ from fjit.core.ir import Eqn
 from fjit.frontend.function import Write
 from fjit.lower.assembly import Assembly, Kernel
 from fjit.lower.reach import is_short
+from fjit.lower.starts import starts
 from fjit.optimize.frames import is_frame
 from fjit.runtime.executable import Executable, Row
 from fjit.runtime.gpu_code import Code, NestCode, gpu_code, product_code
@@ -51,6 +52,7 @@ class DeviceExecutable(Executable):
     def __init__(self, assembly: Assembly, options: Options, writes: Sequence[Write] = ()) -> None:
         self.codes: list[Code] = []
         self.launches: list[KernelLaunch] = []
+        self.starts: dict[int, int] = {}  # what launches add to pointers, by their words
         super().__init__(assembly, options, writes)
 
     def build_kernel(self, kernel: Kernel, table: Table) -> list[Row]:
@@ -61,6 +63,8 @@ class DeviceExecutable(Executable):
         code = gpu_code(nest, text, self.options.gpu, short=short, cache=self.options.cache)
         self.codes.append(code)
         first = table.append(eqn, nest, cells) // 8
+        for buffer, slot in starts(nest).items():
+            self.starts[first + 1 + buffer] = _number(nest.slots[slot.number])
         for _, sym in table.cells:
             self.symbol(sym)
         state, pointers, slots = 0, 1 + len(nest.buffers), len(nest.slots)
@@ -100,6 +104,11 @@ class DeviceExecutable(Executable):
         rows.append(Row(len(self.launches), 0, 1, 1, 0).words)
         (name,) = code.names
         self.launches.append(KernelLaunch(code, name, made.launch, first, len(made.values), words))
+
+    def _fill(self, table: Any, base: int, *more: Any) -> None:
+        super()._fill(table, base, *more)
+        for word, start in self.starts.items():
+            table[word] += start
 
     def spread_out(self, code: Code, number: int, launch: Launch) -> Launch:
         """The shape of a phase's launch, of which the grid is free: it changes no result."""

@@ -75,7 +75,10 @@ class EmulatedExecutable(DeviceExecutable):
         # What holds nothing has room, too: a load that no step needs may stand before the loops.
         arrays += [scratch[at : at + (size or ALIGNMENT)] for at, size in pairs]
         patches = zip(self.patch_at, self.patch_from, strict=True)
-        found = {int(at): arrays[which] for at, which in patches}
+        found: dict[int, Any] = {
+            int(at): emulator.Pointer(arrays[which], self.starts.get(int(at), 0))
+            for at, which in patches
+        }
         for at, offset in zip(self.inner_at, self.inner_offset, strict=True):
             found[int(at)] = table[offset // 8 : offset // 8 + 1]
         for at, offset in self.shared:

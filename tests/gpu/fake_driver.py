@@ -17,6 +17,7 @@ import pytest
 from fjit.backend import simt
 from fjit.backend.nvvm import KernelInfo, Linked
 from fjit.backend.tiled_product import Form
+from fjit.lower.starts import starts
 from fjit.runtime import devices, gpu_code, threads
 from fjit.runtime import driver as drivers
 from fjit.runtime.driver import Launch
@@ -197,7 +198,9 @@ class FakeDriver:
         if carries:
             assert not _host(self.real(int(words[-1]), 8), 8).any(), "the state is zeroed"
         table = words.copy()
-        table[:pointers] = [self.real(w, 1) if w else 0 for w in words[:pointers].tolist()]
+        for buffer, slot in starts(nest).items():  # which the processor's code adds by itself
+            table[1 + buffer] -= words[pointers + slot.number]
+        table[:pointers] = [self.real(w, 1) if w else 0 for w in table[:pointers].tolist()]
         phase = nest.phases[number]
         tasks = int(words[pointers + phase.loop.extent.number])
         compiled = compile_kernel(nest, code.text, Options(host()))

@@ -8,6 +8,7 @@ array's own memory is used, not a copy; an argument that does not fit its parame
 
 import ctypes
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
@@ -18,6 +19,13 @@ from fjit.backend.ptx.types import FLOATS, Type
 from fjit.errors import EmulatorError
 
 POINTER = 8
+
+
+class Pointer(NamedTuple):
+    """An argument that points into an array, `offset` bytes from its first element."""
+
+    array: np.ndarray
+    offset: int = 0
 
 
 def pack(
@@ -39,9 +47,12 @@ def pack(
 def _bytes(number: int, param: Variable, value: object, memory: Memory) -> bytes:
     what = f"argument {number}"
     if isinstance(value, np.ndarray):
+        value = Pointer(value)
+    if isinstance(value, Pointer):
         if param.size != POINTER:
             raise EmulatorError(f"{what} is an array, but its parameter has {param.size} bytes.")
-        return place(what, value, memory).to_bytes(POINTER, "little")
+        address = place(what, value.array, memory) + value.offset
+        return address.to_bytes(POINTER, "little")
     if isinstance(value, bytes | bytearray):
         raw = bytes(value)
     elif isinstance(value, np.void) or (isinstance(value, np.generic) and param.type.kind == "b"):
