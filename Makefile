@@ -10,7 +10,7 @@ BENCH := .venv-bench
 PIP   := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types check check-slow golden bench docs clean
+.PHONY: help demo test lint types check check-slow golden bench registers docs clean
 
 help:  ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 14
@@ -39,6 +39,9 @@ golden: $(VENV)/.stamp  ## rewrite the golden texts and the outputs in docs/; re
 
 bench: $(BENCH)/.stamp  ## time every case against every peer; ARGS="--only softmax" and the like
 	$(BENCH)/bin/python -m fjit bench $(ARGS)
+
+registers: $(VENV)/.stamp  ## GPU registers, foreseen and linked, in a table; ARGS="--fit" fits the model anew
+	$(BIN)/python -m fjit.bench.registers $(ARGS)
 
 docs: $(VENV)/.stamp  ## build the documentation into build/docs/
 	$(BIN)/mkdocs build --quiet --strict --site-dir build/docs

@@ -26,6 +26,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from fjit.backend import registers
+from fjit.backend.gpu_registers import gpu_pressure
 from fjit.core import dtypes
 from fjit.core import primitives as p
 from fjit.core.ir import Atom, Aval, Eqn, Literal, Program, Sym, Var
@@ -141,8 +142,11 @@ def _cap(policy: Policy, inputs: dict[Var, Memory]) -> Cap | None:
             for v in (*kernel.eqn.inputs, *kernel.eqn.outputs)
             if isinstance(v, Var) and v not in inputs
         }
-        nest, _ = build_nest(kernel, {**inputs, **made}, Fit(on_gpu=policy.gpu is not None))
-        return registers.pressure(nest, machine.description()).registers
+        nest, _ = build_nest(kernel, {**inputs, **made}, Fit(on_gpu=policy.on_gpu))
+        if policy.gpu is None:
+            return registers.pressure(nest, machine.description()).registers
+        phases = (gpu_pressure(nest, phase.loop, policy.gpu) for phase in nest.phases)
+        return max((phase.registers for phase in phases), default=0)
 
     return Cap(policy.max_registers, foreseen)
 

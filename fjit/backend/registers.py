@@ -8,7 +8,8 @@ process's machine is asked, so predictions are the same before and after compila
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import logging
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -19,6 +20,12 @@ from fjit.lower import nest as n
 from fjit.target import CpuTarget
 
 MAX_COPIES = 4
+COMPARING: Final = frozenset(("max", "min", "fmax", "fmin"))
+PICKED: Final = 4
+"""Registers that a maximum which hands NaN on takes beside its operands without mask registers."""
+LOG: Final = logging.getLogger("fjit.registers")
+"""Where every compilation of a GPU kernel, and of a CPU kernel that is explained, says what its
+registers came to."""
 
 
 class Pressure(NamedTuple):
@@ -38,14 +45,21 @@ def pressure(nest: n.Nest, target: CpuTarget, width: int = 0) -> Pressure:
     return Pressure(most, max(0, most - target.vector_registers))
 
 
+def note(kernel: str, target: str, foreseen: Pressure, registers: int, spills: int) -> None:
+    """Log what a compiled kernel needed beside what was foreseen, at level DEBUG."""
+    LOG.debug(
+        "%s on %s: registers %d foreseen, %d used; spills %d foreseen, %d made",
+        kernel, target, foreseen.registers, registers, foreseen.spills, spills,
+    )  # fmt: skip
+
+
 def curve(nest: n.Nest, target: CpuTarget, width: int = 0) -> list[tuple[str, int]]:
     """The statements of the vector loop with the most live values, and registers around each."""
     bodies = _bodies(nest, target, width)
     if not bodies:
         return []
     fullest = max(bodies, key=_Live.most)
-    rows = zip(fullest.body.stmts, fullest.body.line.curve(fullest.weight), strict=True)
-    return [(str(stmt), live + fullest.always) for stmt, live in rows]
+    return list(zip(map(str, fullest.body.stmts), fullest.curve(), strict=True))
 
 
 def _bodies(nest: n.Nest, target: CpuTarget, width: int) -> list[_Live]:
@@ -79,7 +93,18 @@ class _Live:
 
     def most(self) -> int:
         """Registers at the fullest point, values from outside and accumulators included."""
-        return self.body.line.most(self.weight) + self.always
+        return max(self.curve(), default=0)
+
+    def curve(self) -> list[int]:
+        """Registers around each statement, with what it needs while it works."""
+        live = self.body.line.curve(self.weight)
+        steps = zip(live, self.body.stmts, strict=True)
+        return [count + self._own(stmt) + self.always for count, stmt in steps]
+
+    def _own(self, stmt: n.Stmt) -> int:
+        """Registers for a comparison's outcome, where there are no others for that."""
+        picks = isinstance(stmt, n.Let) and stmt.op in COMPARING and stmt.dtype.kind == "f"
+        return PICKED if picks and not self.target.mask_registers else 0
 
     def weight(self, value: n.Value) -> int:
         """Registers that a value takes."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fjit.backend import registers
+from fjit.backend.gpu_registers import gpu_pressure
 from fjit.core import dtypes
 from fjit.core.ir import Atom, Eqn, Literal, Program, Var, static_shape
 from fjit.lower.memory import Memory
@@ -135,7 +136,10 @@ def _kernel(
     assert isinstance(program, Program)
     read, written = _bytes(plan.eqn, lowered)
     flops = counts.flops(nest)
-    foreseen = registers.pressure(nest, machine.description(), lowered.choices.width)
+    foreseen = _foreseen(nest, lowered)
+    if usage is not None and lowered.choices.gpu is None:
+        used = (usage.registers, usage.spills)
+        registers.note(lowered.names[number], machine.description().name, foreseen, *used)
     estimated = cost.estimate_ns(flops, 1, read + written, _workers(nest, flops, workers))
     measured = None if times is None else times.kernels[number]
     return Kernel(
@@ -154,6 +158,16 @@ def _kernel(
         licensed=tuple(f"{flag}: {what}" for flag, what in licensed(program).items()),
         roofline_fraction=None if not measured else (estimated - cost.LAUNCH_NS) / measured,
     )
+
+
+def _foreseen(nest: Nest, lowered: Lowered) -> registers.Pressure:
+    """Registers and spills as foreseen: on a GPU those of the phase with most, and all spills."""
+    gpu = lowered.choices.gpu
+    if gpu is None:
+        return registers.pressure(nest, machine.description(), lowered.choices.width)
+    phases = [gpu_pressure(nest, phase.loop, gpu) for phase in nest.phases]
+    most = max((phase.registers for phase in phases), default=0)
+    return registers.Pressure(most, sum(phase.spills for phase in phases))
 
 
 def _workers(nest: Nest, flops: int, workers: int) -> int:

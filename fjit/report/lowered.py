@@ -153,7 +153,7 @@ class Lowered:
         from fjit.runtime.gpu_code import usage_of
 
         pairs = (*zip(self.names, self.codes, strict=True), *self.products)
-        return tuple(usage_of(name, info) for name, code in pairs for info in code.linked.kernels)
+        return tuple(usage for name, code in pairs for usage in usage_of(name, code))
 
     @cached_property
     def kernel_ir(self) -> tuple[str, ...]:

@@ -16,6 +16,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from fjit.backend import nvvm, simt, tiled_product
+from fjit.backend.gpu_registers import gpu_pressure, product_pressure
+from fjit.backend.registers import Pressure, note
 from fjit.backend.spread import Spread, spread_of
 from fjit.backend.tiled_product import Form
 from fjit.lower.nest import Nest
@@ -38,10 +40,19 @@ class Code:
         """The LLVM IR of the module, before libNVVM's passes."""
         raise NotImplementedError
 
+    @property
+    def foreseen(self) -> tuple[Pressure, ...]:
+        """Registers and spills of each phase, as the model foresees them."""
+        raise NotImplementedError
+
     @cached_property
     def cubin(self) -> Cubin:
         """The machine code, from the disk cache if it is there."""
-        return compiled(self.ir, self.arch, cache=self.cache)
+        made = compiled(self.ir, self.arch, cache=self.cache)
+        used = {info.name: info for info in made.kernels}
+        for name, pressure in zip(self.names, self.foreseen, strict=True):
+            note(name, self.arch.name, pressure, used[name].registers, used[name].spills)
+        return made
 
     @property
     def ptx(self) -> str:
@@ -67,6 +78,11 @@ class NestCode(Code):
         self.spreads: tuple[Spread, ...] = tuple(spread_of(nest, p.loop) for p in nest.phases)
         self.nest, self.short = nest, short
 
+    @property
+    def foreseen(self) -> tuple[Pressure, ...]:
+        """Registers and spills of each phase, as the model foresees them."""
+        return tuple(gpu_pressure(self.nest, p.loop, self.arch) for p in self.nest.phases)
+
     @cached_property
     def ir(self) -> str:
         """The LLVM IR of the module, before libNVVM's passes."""
@@ -81,6 +97,11 @@ class ProductCode(Code):
         super().__init__(repr(form), (tiled_product.NAME,), arch, cache=cache)
         self.form = form
 
+    @property
+    def foreseen(self) -> tuple[Pressure, ...]:
+        """Registers and spills, as the model foresees them."""
+        return (product_pressure(self.form),)
+
     @cached_property
     def ir(self) -> str:
         """The LLVM IR of the module, before libNVVM's passes."""
@@ -89,18 +110,26 @@ class ProductCode(Code):
 
 
 class Usage(NamedTuple):
-    """What one phase of a kernel uses of the machine, by the linker's account."""
+    """What one phase of a kernel uses of the machine, foreseen and by the linker's account."""
 
     name: str
+    predicted_registers: int
     actual_registers: int
+    predicted_spills: int
     actual_spills: int
     shared_bytes: int
     stack_bytes: int
 
 
-def usage_of(kernel: str, info: nvvm.KernelInfo) -> Usage:
-    """The account of a phase."""
-    return Usage(f"{kernel}.{info.name}", info.registers, info.spills, info.shared, info.stack)
+def usage_of(kernel: str, code: Code) -> list[Usage]:
+    """The accounts of a kernel's phases."""
+    return [
+        Usage(
+            f"{kernel}.{info.name}", foreseen.registers, info.registers, foreseen.spills,
+            info.spills, info.shared, info.stack,
+        )
+        for foreseen, info in zip(code.foreseen, code.linked.kernels, strict=True)
+    ]  # fmt: skip
 
 
 def gpu_code(
