@@ -20,11 +20,19 @@ import numpy as np
 
 from fjit.backend.ptx.arguments import Pointer, pack
 from fjit.backend.ptx.buffers import Memory
-from fjit.backend.ptx.code import Code, code
+from fjit.backend.ptx.code import MALFORMED, Code, code
 from fjit.backend.ptx.program import Variable
 from fjit.backend.ptx.schedule import Scheduler
 from fjit.backend.ptx.shape import Shape
 from fjit.backend.ptx.traffic import Traffic
+from fjit.backend.ptx.validity import (
+    MAX_BLOCK,
+    MAX_GRID,
+    MAX_THREADS,
+    check_memory,
+    extents,
+    whole,
+)
 from fjit.backend.ptx.wave import Launch, Wave
 from fjit.errors import EmulatorError
 
@@ -35,7 +43,6 @@ WAVE_THREADS = 1 << 15
 WAVE_BYTES = 1 << 29
 """Most bytes of registers of a wave."""
 MAX_STEPS = 10_000_000
-MAX_BLOCK_THREADS = 1024
 
 Extent = int | Sequence[int]
 _counted: ContextVar[Traffic | None] = ContextVar("_counted", default=None)
@@ -64,6 +71,12 @@ def launch(
     instructions of a wave, each counted once for all threads that execute it together. Raises
     EmulatorError.
     """
+    for what, text in (("ptx", ptx), ("name", name)):
+        if not isinstance(text, str):
+            raise EmulatorError(f"{what} is {text!r}: give a text.")
+    if not isinstance(args, Sequence) or isinstance(args, str | bytes):
+        raise EmulatorError(f"args is {args!r}: give a list of arguments.")
+    max_steps = whole("max_steps", max_steps, 1)
     ready = code(ptx, name)
     shape = _shape(ready, grid, block, shared)
     _check_limits(ready, shape)
@@ -75,7 +88,7 @@ def launch(
         memory.watch_blocks()
     everything = Launch(ready, shape, memory, symbols, checks, _counted.get())
     per_wave = _blocks_per_wave(ready, shape)
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), _kept_to():
         for first in range(0, shape.blocks, per_wave):
             blocks = min(per_wave, shape.blocks - first)
             Scheduler(Wave(everything, first, blocks), max_steps).run()
@@ -97,23 +110,28 @@ def counting() -> Iterator[Traffic]:
         _counted.reset(token)
 
 
+@contextmanager
+def _kept_to() -> Iterator[None]:
+    """What a kernel of nonsense runs into is an EmulatorError."""
+    try:
+        yield
+    except MALFORMED as error:
+        raise EmulatorError(f"the kernel cannot be run: {error!r}.") from error
+
+
 def _shape(ready: Code, grid: Extent, block: Extent, dynamic: int) -> Shape:
+    dynamic = whole("shared", dynamic, 0)
     total = ready.shared.size + dynamic
-    return Shape(_extents("grid", grid), _extents("block", block), dynamic, total)
-
-
-def _extents(what: str, given: Extent) -> tuple[int, int, int]:
-    values = (given,) if isinstance(given, int | np.integer) else tuple(given)
-    if not 1 <= len(values) <= 3 or any(value < 1 for value in values):
-        raise EmulatorError(f"{what} is {given}: give one to three positive extents.")
-    x, y, z = (int(value) for value in (*values, 1, 1)[:3])
-    return x, y, z
+    check_memory(ready.shared.size, dynamic, ready.local.size)
+    return Shape(
+        extents("grid", grid, MAX_GRID), extents("block", block, MAX_BLOCK), dynamic, total
+    )
 
 
 def _check_limits(ready: Code, shape: Shape) -> None:
     """Refuse blocks that a device would not launch."""
-    if shape.threads > MAX_BLOCK_THREADS:
-        raise EmulatorError(f"a block of {shape.threads} threads: at most {MAX_BLOCK_THREADS} run.")
+    if shape.threads > MAX_THREADS:
+        raise EmulatorError(f"a block of {shape.threads} threads: at most {MAX_THREADS} run.")
     for limit, values in ready.entry.limits:
         extents = (*values, 1, 1)[:3]
         if limit == ".reqntid" and extents != shape.block:

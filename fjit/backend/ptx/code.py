@@ -15,9 +15,12 @@ from fjit.backend.ptx.decode import named
 from fjit.backend.ptx.memory import space_name
 from fjit.backend.ptx.parse import parse
 from fjit.backend.ptx.program import Function, Instruction, Module, Variable
+from fjit.backend.ptx.validity import check_functions
 from fjit.errors import EmulatorError
 
 WIDEST = 8
+MALFORMED = (LookupError, ValueError, TypeError, OverflowError, RecursionError, MemoryError)
+"""What reading a text of nonsense may come to."""
 
 
 @dataclass(slots=True)
@@ -57,12 +60,20 @@ class Code:
 @functools.lru_cache(maxsize=128)
 def code(text: str, name: str) -> Code:
     """The code of one entry of a PTX text."""
+    try:
+        return _code(text, name)
+    except MALFORMED as error:
+        raise EmulatorError(f"the PTX cannot be made sense of: {error!r}.") from error
+
+
+def _code(text: str, name: str) -> Code:
     module = parse(text)
     every = {function.name: function for function in module.functions}
     if name not in every or not every[name].entry:
         entries = ", ".join(function.name for function in module.functions if function.entry)
         raise EmulatorError(f"the PTX has no entry {name!r}, only: {entries or 'none'}.")
     functions = _reachable(every, every[name])
+    check_functions(functions, module.variables)
     shared, local, frame = _layouts(module, functions)
     returns: dict[int, tuple[Copy, ...]] = {}
     accesses = [ins for function in functions.values() for ins in instructions(function)]

@@ -10,6 +10,7 @@ from fjit.backend.ptx.cursor import Cursor
 from fjit.backend.ptx.program import Imm, Sym, Variable
 from fjit.backend.ptx.types import TYPES, Type
 
+MAX_EXTENT = 2**31 - 1
 Values = list[Imm | Sym]
 
 
@@ -70,7 +71,10 @@ def _extent(cursor: Cursor) -> int:
         if cursor.accept("]"):
             empty = True
             continue
-        count *= cursor.integer()
+        extent = cursor.integer()
+        if not 0 <= extent <= MAX_EXTENT:
+            raise cursor.error(f"an extent of {extent}: 0 to {MAX_EXTENT} are; before this")
+        count *= extent
         cursor.expect("]")
     return 0 if empty else count
 

@@ -18,6 +18,7 @@ from fjit.backend.ptx.types import TYPES
 
 LINKAGE = (".visible", ".weak", ".extern", ".common")
 WHOLE_LINE = (".version", ".target", ".address_size", ".loc", ".file")
+MAX_REGISTERS = 1 << 20
 SPACES = (".global", ".const", ".shared", ".local", ".param")
 
 
@@ -186,7 +187,10 @@ class Parser:
         while True:
             register = cursor.word()
             if cursor.accept("<"):
-                self.scopes.numbered(register, cursor.integer(), TYPES[name])
+                count = cursor.integer()
+                if not 0 < count <= MAX_REGISTERS:
+                    raise cursor.error(f"{count} registers: 1 to {MAX_REGISTERS} are; before this")
+                self.scopes.numbered(register, count, TYPES[name])
                 cursor.expect(">")
             else:
                 self.scopes.register(register, TYPES[name])
