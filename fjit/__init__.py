@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from fjit import errors
-from fjit.api import barrier, fuse, make_program
+from fjit.api import barrier, fuse, make_program, scope
 from fjit.core.tree import register_dataclass
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ __all__ = [
     "fuse",
     "make_program",
     "register_dataclass",
+    "scope",
 ]
 
 _FACES = ("cuda", "numpy", "special", "testing")

@@ -8,7 +8,8 @@ runs compiled kernels ever after.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any, Final, ParamSpec, TypeVar, overload
 
@@ -25,7 +26,7 @@ from fjit.optimize.relax import FLAGS
 from fjit.runtime.machines import TARGETS, machine_of
 
 __all__ = ["FLAGS", "FUSIONS", "TARGETS", "CacheInfo", "Choices", "Entry", "Fused", "barrier",
-           "fuse", "make_program", "with_width"]  # fmt: skip
+           "fuse", "make_program", "scope", "with_width"]  # fmt: skip
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -188,6 +189,44 @@ def barrier(x: Any) -> Any:
             for leaf in leaves
         ]
     return tree.unflatten(spec, leaves)
+
+
+def scope(name: str) -> AbstractContextManager[None]:
+    """Name the operations of a block in reports: `with fjit.scope("attention"): ...`.
+
+    Args:
+        name: Not empty; a block inside of another is "outer/inner".
+
+    Returns:
+        A context manager, which decorates functions, too. Outside of a trace it does nothing.
+
+    Raises:
+        FjitValueError: If the name is no text, or empty.
+
+    >>> import numpy as np, fjit
+    >>> def f(x):
+    ...     with fjit.scope("squares"):
+    ...         return (x * x).sum()
+    >>> fjit.fuse(f).explain(np.ones(3)).kernels[0].scopes
+    ('squares',)
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise FjitValueError(f"scope takes a name that is not empty, not {name!r}")
+    return _scope(name)
+
+
+@contextmanager
+def _scope(name: str) -> Iterator[None]:
+    trace = current()
+    if trace is None:
+        yield
+        return
+    outer = trace.scope
+    trace.scope = f"{outer}/{name}" if outer else name
+    try:
+        yield
+    finally:
+        trace.scope = outer
 
 
 def with_width(function: Fused, width: int, **changes: Any) -> Fused:

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-import fjit
+from fjit.api import fuse
 from fjit.backend.gpu_registers import FITS, Features, Fit, estimate, features
 from fjit.backend.spread import spread_of
 
@@ -65,7 +65,7 @@ def samples(name: str, seeds: Sequence[int]) -> Iterator[Sample]:
     """The kernels of some bodies on one architecture."""
     for seed in seeds:
         function, arguments = body(seed)
-        fused: Any = fjit.fuse(target=f"cuda:{name}", fusion="max")(function)
+        fused: Any = fuse(target=f"cuda:{name}", fusion="max")(function)
         lowered = fused.lower(*arguments)
         for nest, code in zip(lowered.nests, lowered.codes, strict=True):
             for phase, info in zip(nest.phases, code.linked.kernels, strict=True):

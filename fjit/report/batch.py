@@ -50,6 +50,8 @@ def one_of(members: Sequence[Kernel]) -> Kernel:
         measured_ns=sum(measured) if measured else None,
         licensed=shortest.licensed,
         members=len(members),
+        scopes=tuple(dict.fromkeys(name for kernel in members for name in kernel.scopes)),
+        curve=max(members, key=lambda kernel: kernel.predicted_registers).curve,
     )
 
 

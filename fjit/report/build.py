@@ -23,6 +23,8 @@ from fjit.optimize.plan import KernelPlan
 from fjit.optimize.relax import licensed
 from fjit.report import asm, counts, machine
 from fjit.report.batch import merged
+from fjit.report.draw import Roof
+from fjit.report.graph import Graph, equations, graph_of
 from fjit.report.lowered import Lowered
 from fjit.report.measure import Times, measure
 from fjit.report.report import Call, Kernel, Report
@@ -60,7 +62,60 @@ def report(
     return Report(
         lowered.name, _machine(lowered, workers), kernels, calls, lowered.plan.decisions,
         optimality_gap=lowered.plan.gap, notes=notes, fastmath=lowered.fastmath,
+        graph=_graph(lowered, apart, calls), roof=_roof(lowered, workers),
+        vector_registers=machine.description().vector_registers,
     )  # fmt: skip
+
+
+def _graph(lowered: Lowered, kernels: Sequence[Kernel], calls: tuple[Call, ...]) -> Graph:
+    """The picture of a plan; of a batch its first member stands for all."""
+    names = dict(zip((k.eqn for k in lowered.plan.kernels), kernels, strict=True))
+    counts = {batch[0]: len(batch) for batch in lowered.plan.batches}
+    behind = {eqn for batch in lowered.plan.batches for eqn in batch[1:]}
+    left = iter(calls)
+    steps: list[tuple[str, tuple[Eqn, ...]]] = []
+    told: dict[str, str] = {}
+    words: dict[Eqn, tuple[str, str]] = {}
+    for eqn in lowered.plan.steps:
+        kernel = names.get(eqn)
+        name = next(left).name if kernel is None else kernel.name
+        inner = equations(eqn) if kernel is not None else (product_of(eqn),)
+        words.update({e: _hover(e, k, inner) for k, e in enumerate(inner)})
+        if eqn in behind:
+            continue
+        if eqn in counts:
+            name = f"{name} and {counts[eqn] - 1} more"
+        if kernel is not None:
+            told[name] = _schedule(kernel)
+        steps.append((name, inner))
+    return graph_of(steps, told, words)
+
+
+def _schedule(kernel: Kernel) -> str:
+    """A kernel's schedule in words."""
+    loops = " x ".join(map(str, kernel.iteration_space)) or "1"
+    return (
+        f"{kernel.name}: loops {loops}; reads {kernel.bytes_read:,} bytes, writes "
+        f"{kernel.bytes_written:,}; {kernel.flops:,} flops; {kernel.predicted_registers} "
+        f"registers, {kernel.predicted_spills} spills; {kernel.estimated_ns:,.0f} ns"
+    )
+
+
+def _hover(eqn: Eqn, number: int, inner: Sequence[Eqn]) -> tuple[str, str]:
+    """An equation's box: its name; its words, the user's line, and how long its value lives."""
+    done, source = operation(eqn)
+    reads = [k for k, e in enumerate(inner) if any(v in e.inputs for v in eqn.outputs)]
+    last = f"last read by step {reads[-1]}" if reads else "a result"
+    return str(eqn.get("op") or eqn.primitive.name), f"{done}; {source}; step {number}, {last}"
+
+
+def _roof(lowered: Lowered, workers: int) -> Roof | None:
+    """What bounds kernels on this processor; None for a GPU."""
+    if lowered.choices.gpu is not None:
+        return None
+    levels = (("cache", cost.CACHE_NS_PER_BYTE), ("memory", cost.STREAM_NS_PER_BYTE))
+    rates = tuple((name, 1e9 / ns) for name, ns in levels)
+    return Roof(workers * 1e9 / cost.OPERATION_NS, rates)
 
 
 def _panels(lowered: Lowered, calls: tuple[Call, ...]) -> tuple[str, ...]:
@@ -156,6 +211,10 @@ def _kernel(
         estimated_ns=estimated,
         measured_ns=measured,
         licensed=tuple(f"{flag}: {what}" for flag, what in licensed(program).items()),
+        scopes=tuple(dict.fromkeys(e.scope for e in program.eqns if e.scope)),
+        curve=()
+        if lowered.choices.gpu
+        else tuple(registers.curve(nest, machine.description(), lowered.choices.width)),
         roofline_fraction=None if not measured else (estimated - cost.LAUNCH_NS) / measured,
     )
 
@@ -226,4 +285,5 @@ def operation(eqn: Eqn) -> tuple[str, str]:
         words += f" ({eqn.fast})"
     if eqn.primitive.name == "convert":
         words += f" to {dtypes.name(eqn.outputs[0].aval.dtype)}"
-    return f"{words} {eqn.outputs[0].aval}", "" if eqn.source is None else str(eqn.source)
+    source = "" if eqn.source is None else str(eqn.source)
+    return f"{words} {eqn.outputs[0].aval}", f"{source} [{eqn.scope}]" if eqn.scope else source

@@ -15,11 +15,24 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from fjit.optimize.decisions import Decision
-from fjit.report import html, text
-from fjit.report.blocks import Block, Heading, Paragraph, Table, amount, duration, nbytes, number
+from fjit.report import draw, html, text
+from fjit.report.blocks import (
+    Block,
+    Figure,
+    Heading,
+    Paragraph,
+    Table,
+    amount,
+    duration,
+    nbytes,
+    number,
+)
+from fjit.report.draw import Roof
+from fjit.report.figure import Time, figure
+from fjit.report.graph import Graph
 
 __all__ = ["Call", "Comparison", "Decision", "Kernel", "Report"]
 
@@ -37,7 +50,9 @@ class Kernel:
     arithmetic over the measured one, above 1 where operands sit in a nearer cache than modelled.
     `licensed` says what fastmath flags changed in it: "contract: 3 multiply-adds". With `members`,
     it stands for so many kernels that run under one launch: its registers are those of the member
-    with the most, its iteration space is all of their elements.
+    with the most, its iteration space is all of their elements. `scopes` are the names that
+    `fjit.scope` gave its operations; `curve` pairs the statements of its fullest vector loop with
+    the registers in use around each (empty on a GPU).
     """
 
     name: str
@@ -55,6 +70,8 @@ class Kernel:
     roofline_fraction: float | None = None
     licensed: tuple[str, ...] = ()
     members: int = 1
+    scopes: tuple[str, ...] = ()
+    curve: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +104,9 @@ class Report:
     optimality_gap: float | None = None
     notes: tuple[str, ...] = field(default=())
     fastmath: tuple[tuple[str, str], ...] = ()
+    graph: Graph | None = None
+    roof: Roof | None = None
+    vector_registers: int = 0
 
     @property
     def bytes_read(self) -> int:
@@ -110,11 +130,45 @@ class Report:
         return text.render(self.blocks())
 
     def _repr_html_(self) -> str:
-        return html.fragment(self.blocks())
+        return html.fragment((*self.blocks(), *self.pictures()[:1]))
 
     def save(self, path: str | Path) -> None:
-        """Write the report to `path` as a self-contained HTML page."""
-        Path(path).write_text(html.page(self.blocks(), self.title), encoding="utf-8")
+        """Write the report to `path` as a self-contained HTML page, with its pictures."""
+        page = html.page((*self.blocks(), *self.pictures()), self.title)
+        Path(path).write_text(page, encoding="utf-8")
+
+    def pictures(self) -> tuple[Figure, ...]:
+        """Dataflow, roofline and the registers along each kernel, as SVG with captions."""
+        if self.graph is None or not self.kernels:
+            return ()
+        found = [draw.dataflow(self.graph)]
+        if self.roof is not None:
+            found.append(draw.roofline(self.points(), self.roof))
+        curves = [k for k in self.kernels if k.curve][:MOST_CURVES]
+        return (*found, *(draw.pressure(k.name, k.curve, self.vector_registers) for k in curves))
+
+    def points(self) -> list[draw.Point]:
+        """Each kernel in a roofline plot."""
+        found = []
+        for k in self.kernels:
+            moved = k.bytes_read + k.bytes_written
+            if moved and k.flops and k.estimated_ns:
+                rate = k.flops / k.estimated_ns * 1e9
+                measured = k.flops / k.measured_ns * 1e9 if k.measured_ns else None
+                found.append(draw.Point(k.name, k.flops / moved, rate, measured))
+        return found
+
+    def figure(self) -> Any:  # a matplotlib Figure; the package is an extra
+        """Times of the kernels and their roofline as a matplotlib figure.
+
+        Returns:
+            A `matplotlib.figure.Figure`.
+
+        Raises:
+            MissingPackageError: Without matplotlib: `pip install fjit[viz]`.
+        """
+        times = [Time(k.name, k.estimated_ns, k.measured_ns) for k in self.kernels]
+        return figure(self.title, times, self.points(), self.roof)
 
     @property
     def title(self) -> str:
@@ -249,6 +303,8 @@ def _count(count: int, noun: str) -> str:
     return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
+MOST_CURVES: Final = 4
+"""Kernels of which a page shows the registers."""
 MOST_WORDS: Final = 12
 """Operations of one line that are listed one by one; of more, each kind is counted."""
 
