@@ -181,7 +181,7 @@ def test_scopes_nest_and_name_operations() -> None:
     named = {words.split(" ")[0]: source for words, source in lines.items()}
     assert named["exp"].endswith("[outer]") and named["add"].endswith("[outer/inner]")
     assert not named["tanh"].endswith("]")
-    assert "[outer/inner]" in str(fused.explain(X, compile=False))
+    assert "[outer/inner]" in fused.explain(X, compile=False)._repr_html_()
 
 
 def test_scopes_change_neither_code_nor_plans() -> None:
