@@ -31,8 +31,8 @@ from fjit.runtime.records import Record
 from fjit.runtime.refusals import Computed, Given
 
 if TYPE_CHECKING:
-    from fjit.forms import Policy
     from fjit.optimize.plan import Plan
+    from fjit.planning import Policy
     from fjit.runtime.executable import Executable
 
 MAX_PATHS: Final = 8
@@ -138,7 +138,7 @@ class Entry:
 
     def _planned(self) -> tuple[Program, Plan]:
         if self.planned is None:
-            from fjit.forms import planned  # loaded by then, if anything was compiled
+            from fjit.planning import planned  # loaded by then, if anything was compiled
 
             self.planned = planned(self.traced, self.memory, self.policy)
         return self.planned

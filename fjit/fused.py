@@ -65,7 +65,8 @@ from fjit.runtime.records import Record, record_of
 from fjit.runtime.refusals import Given
 
 if TYPE_CHECKING:
-    from fjit.forms import Forms, Policy
+    from fjit.forms import Forms
+    from fjit.planning import Policy
     from fjit.report.lowered import Lowered
     from fjit.report.report import Report
 
@@ -362,7 +363,7 @@ class Fused(native.NativeCallable):
         return Forms()
 
     def _policy(self, machine: Machine) -> Policy:
-        from fjit.forms import Policy
+        from fjit.planning import Policy
 
         choices = self.choices
         return Policy(

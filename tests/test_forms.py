@@ -13,13 +13,14 @@ import fjit
 from fjit.core.show import show
 from fjit.entries import Choices, memory_of
 from fjit.errors import FjitError
-from fjit.forms import Forms, Policy, planned
+from fjit.forms import Forms
 from fjit.frontend.function import Traced
 from fjit.fused import Fused
 from fjit.lower.assembly import Assembly, Fit, assembled
 from fjit.lower.memory import Memory
 from fjit.oracle.choose import seeded
 from fjit.oracle.programs import RandomProgram, build
+from fjit.planning import Policy, planned
 from fjit.testing import assert_same
 from tests.corpus import CORPUS, Case
 

@@ -31,6 +31,7 @@ LAYERS = (
     ("backend",),
     ("runtime",),
     ("interop", "report"),
+    ("planning",),
     ("forms",),
     ("entries",),
     ("arguments",),

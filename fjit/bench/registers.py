@@ -36,10 +36,8 @@ class Sample(NamedTuple):
     spills: int
 
 
-def body(seed: int) -> tuple[Callable[..., Any], list[Any]]:
-    """A random function, and its arguments."""
-    rng = np.random.default_rng(seed + 1000)
-    count, steps = int(rng.choice(OPERANDS)), int(rng.integers(12, 121))
+def cheap_body(rng: np.random.Generator, count: int, steps: int) -> Callable[..., Any]:
+    """A random function of `count` arrays: cheap operations, of which every value is used."""
     cheap = [np.add, np.multiply, np.subtract, np.maximum]
     plan = [(int(rng.integers(4)), *rng.integers(0, count + k, 2).tolist()) for k in range(steps)]
 
@@ -52,6 +50,19 @@ def body(seed: int) -> tuple[Callable[..., Any], list[Any]]:
         for k in range(len(values) - 1):
             if k not in used:
                 out = out + values[k]
+        return out
+
+    return function
+
+
+def body(seed: int) -> tuple[Callable[..., Any], list[Any]]:
+    """A random function, and its arguments."""
+    rng = np.random.default_rng(seed + 1000)
+    count = int(rng.choice(OPERANDS))
+    inner = cheap_body(rng, count, int(rng.integers(12, 121)))
+
+    def function(*inputs: Any) -> Any:
+        out = inner(*inputs)
         if seed % 6 == 4:
             return np.exp(out) * inputs[0] + np.tanh(inputs[1])
         return out.sum(axis=-1) if seed % 6 == 5 else out

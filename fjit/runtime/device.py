@@ -22,10 +22,11 @@ from fjit.lower.assembly import Assembly, Kernel
 from fjit.lower.reach import is_short
 from fjit.lower.starts import starts
 from fjit.optimize.frames import is_frame
-from fjit.runtime.executable import Executable, Row
+from fjit.runtime.executable import Executable
 from fjit.runtime.gpu_code import Code, NestCode, gpu_code, product_code
 from fjit.runtime.gpu_products import product
 from fjit.runtime.options import Options
+from fjit.runtime.rows import Row
 from fjit.runtime.table import Table
 
 

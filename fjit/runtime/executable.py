@@ -33,6 +33,7 @@ from fjit.runtime.jit import Module, compile_module
 from fjit.runtime.options import Native, Options
 from fjit.runtime.panels import Builder, Stage
 from fjit.runtime.results import maker, result_layout
+from fjit.runtime.rows import Row, batch_words
 from fjit.runtime.table import Table
 from fjit.target import CpuTarget
 
@@ -88,32 +89,6 @@ def clear_kernels() -> None:
     """Forget all machine code."""
     with _lock:
         _kernels.clear()
-
-
-class Row(NamedTuple):
-    """A phase of a kernel: its code, arguments' offset in the table, tasks, and estimated time."""
-
-    address: int
-    offset: int
-    tasks: int
-    grain: int
-    wide: int
-    ns: float = 0.0
-
-    @property
-    def words(self) -> list[int]:
-        """The row of a native step."""
-        return [self.address, self.offset, self.tasks, self.grain, self.wide]
-
-
-def batch_words(phases: Sequence[Row]) -> tuple[list[int], int]:
-    """What `fjit_batch` reads of phases that run at once, and how many units of work they are."""
-    words, units = [len(phases)], 0
-    for row in phases:
-        grain = max(row.grain, 1)
-        words += [units, row.address, row.offset, row.tasks, grain]
-        units += -(-row.tasks // grain)
-    return words, units
 
 
 @dataclass(slots=True)

@@ -22,21 +22,7 @@ def body(seed: int) -> Any:
     """A random chain of cheap operations, its inputs 4 to 56 arrays."""
     rng = np.random.default_rng(seed)
     count, steps = (4, 8, 16, 24, 40, 56)[seed % 6], 20 + 7 * seed % 170
-    kinds = [np.add, np.multiply, np.subtract, np.maximum]
-    plan = [(int(rng.integers(4)), *rng.integers(0, count + k, 2).tolist()) for k in range(steps)]
-
-    def function(*inputs: Any) -> Any:
-        values = list(inputs)
-        for kind, i, j in plan:
-            values.append(kinds[kind](values[i], values[j]))
-        used = {i for _, *pair in plan for i in pair}
-        out = values[-1]
-        for k in range(len(values) - 1):
-            if k not in used:
-                out = out + values[k]
-        return out
-
-    return function, [np.ones(4096)] * count
+    return table.cheap_body(rng, count, steps), [np.ones(4096)] * count
 
 
 def spills(name: str, seeds: range) -> tuple[np.ndarray, np.ndarray]:

@@ -17,7 +17,7 @@ TINY = dataclasses.replace(host(), l3_bytes=0)
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine whose last-level cache holds nothing: whatever may go past the caches does."""
-    monkeypatch.setattr("fjit.forms.host", lambda: TINY)
+    monkeypatch.setattr("fjit.planning.host", lambda: TINY)
     monkeypatch.setattr("fjit.report.lowered.with_caches", lambda _: TINY)
 
 
