@@ -29,12 +29,43 @@ FLOPS: Final[dict[str, int]] = {
 """Floating operations an element counts for in reports; all others count 1."""
 
 OPERATION_NS: Final = 0.03
-"""Nanoseconds of one float64 flop on one core: exp (20 flops) takes 0.57 ns."""
+"""Nanoseconds of one float64 flop on one core; of narrower items by their size."""
+# fmt: off
+FUNCTION_NS: Final[dict[str, tuple[float, float]]] = {
+    "exp":  (0.12, 0.45), "exp2":  (0.11, 0.40), "expm1": (0.36, 1.0), "log":   (0.45, 1.3),
+    "log2": (0.48, 1.4),  "log10": (0.53, 1.5),  "log1p": (0.60, 1.6), "sin":   (0.36, 0.90),
+    "cos":  (0.33, 0.85), "tan":   (0.57, 1.3),  "asin":  (0.39, 1.3), "acos":  (0.51, 1.6),
+    "atan": (0.42, 1.4),  "sinh":  (0.46, 1.1),  "cosh":  (0.45, 1.1), "tanh":  (0.37, 1.3),
+    "asinh": (0.76, 2.5), "acosh": (0.75, 2.2),  "atanh": (0.70, 1.9), "cbrt":  (0.49, 1.25),
+    "sqrt": (0.08, 0.40), "div":   (0.03, 0.18), "pow":   (1.2, 2.0),  "atan2": (0.60, 1.45),
+    "hypot": (0.49, 0.90), "mod":  (0.86, 2.0),  "fmod":  (0.86, 2.0), "floordiv": (0.86, 2.0),
+    "erf":  (0.60, 1.65), "erfc":  (1.4, 4.5),   "gammaln": (10.0, 9.5), "digamma": (6.7, 7.0),
+    "logaddexp": (0.90, 2.5), "logaddexp2": (0.90, 2.5),
+}
+# fmt: on
+"""Nanoseconds of an element of float32 and float64: a loop in the second-level cache less a sum."""
 STREAM_NS_PER_BYTE: Final = 0.032
 """Copy bandwidth 31 GB/s: write and read of a buffer in memory."""
 CACHE_NS_PER_BYTE: Final = 0.02
 """Copy bandwidth within the last-level cache, 50 GB/s."""
 CACHE_BYTES: Final = 16 << 20
+NEAR_BYTES: Final = 1 << 19
+"""What a kernel may move within the second-level cache."""
+
+
+class Rates(NamedTuple):
+    """Nanoseconds of a byte that is read and of one that is written, and what two threads gain."""
+
+    read: float
+    write: float
+    shared: float
+
+
+NEAR: Final = Rates(0.008, 0.012, 1.9)
+CACHE: Final = Rates(0.0156, 0.0244, 1.8)
+STREAM: Final = Rates(0.026, 0.038, 1.3)
+"""Second-level cache 125 GB/s read; last-level cache 64 GB/s, memory 38 GB/s; means of both are the
+copies above."""
 PRODUCT_NS: Final = {4: 0.016, 8: 0.033}
 """A multiplication and addition in a large matrix product on one core, by bytes of an element."""
 VECTOR_NS_PER_BYTE: Final = 0.01
@@ -78,7 +109,15 @@ def product_ns(dtype: np.dtype, columns: int) -> float:
 def element_ns(eqn: Eqn) -> float:
     """Nanoseconds of one element of an elementwise operation, a reduction or a scan on one core."""
     wide = max([a.aval.dtype.itemsize for a in eqn.inputs] + [eqn.outputs[0].aval.dtype.itemsize])
-    return flops(eqn) * OPERATION_NS * wide / 8
+    return operation_ns(eqn.primitive.name, wide)
+
+
+def operation_ns(name: str, itemsize: int) -> float:
+    """Nanoseconds of one element of an operation, by the widest item it takes part in."""
+    known = FUNCTION_NS.get(name)
+    if known is None:
+        return OPERATION_NS * itemsize / 8
+    return known[itemsize > 4]
 
 
 class Scale(NamedTuple):
@@ -131,9 +170,11 @@ def ordered_strides(aval: Aval, order: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def estimate_ns(elements: int, operations: int, nbytes: int, threads: int = 1) -> float:
-    """Time of a kernel: the slower of memory and arithmetic, 5 % of the other, and its launch."""
-    per_byte = CACHE_NS_PER_BYTE if nbytes < CACHE_BYTES else STREAM_NS_PER_BYTE
-    memory = nbytes * per_byte
-    compute = elements * operations * OPERATION_NS / max(threads, 1)
-    return kernel_ns(memory, compute)
+def estimate_ns(compute_ns: float, read: int, written: int, threads: int = 1) -> float:
+    """Time of a kernel: `compute_ns` of arithmetic on one core, bytes read and written."""
+    moved = read + written
+    rates = NEAR if moved < NEAR_BYTES else CACHE if moved < 2 * CACHE_BYTES else STREAM
+    memory = read * rates.read + written * rates.write
+    if threads > 1:
+        memory, compute_ns = memory / rates.shared, compute_ns / threads
+    return kernel_ns(memory, compute_ns)

@@ -195,7 +195,8 @@ def _kernel(
     if usage is not None and lowered.choices.gpu is None:
         used = (usage.registers, usage.spills)
         registers.note(lowered.names[number], machine.description().name, foreseen, *used)
-    estimated = cost.estimate_ns(flops, 1, read + written, _workers(nest, flops, workers))
+    arithmetic = counts.compute_ns(nest)
+    estimated = cost.estimate_ns(arithmetic, read, written, _workers(nest, flops, workers))
     measured = None if times is None else times.kernels[number]
     return Kernel(
         name=lowered.names[number],

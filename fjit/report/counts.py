@@ -34,6 +34,24 @@ def flops(nest: n.Nest) -> int:
     return total
 
 
+def compute_ns(nest: n.Nest) -> float:
+    """Nanoseconds that the loops' arithmetic takes on one core."""
+    wanted = _wanted(nest)
+    total = 0.0
+    for phase in nest.phases:
+        ratios = {axis: Fraction(_number(nest, extent)) for axis, extent in phase.loop.decode}
+        walk = _walk(nest, phase.loop, Fraction(phase.tasks), ratios)
+        total += sum(_ns(stmt, wanted) * int(times) for stmt, times in walk)
+    return total
+
+
+def _ns(stmt: n.Stmt, wanted: set[n.Value]) -> float:
+    if isinstance(stmt, n.Let):
+        wide = max(t.itemsize for t in (*stmt.operand_dtypes, stmt.dtype))
+        return cost.operation_ns(stmt.op, wide) if stmt.out in wanted else 0.0
+    return cost.OPERATION_NS if isinstance(stmt, n.Update | n.Scan) else 0.0
+
+
 def _flops(stmt: n.Stmt, wanted: set[n.Value]) -> int:
     if isinstance(stmt, n.Let):
         return cost.FLOPS.get(stmt.op, 1) if stmt.out in wanted else 0
