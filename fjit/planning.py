@@ -90,6 +90,8 @@ def planned(traced: Traced, memory: Sequence[Memory], policy: Policy) -> tuple[P
     cap = _cap(policy, dict(zip(program.inputs, memory, strict=True)))
     made = plan(program, strides, orders, policy.fusion, panels=policy.panels, cap=cap)
     made = with_parts(made, parts, strides)
+    if policy.on_gpu:
+        return optimized, made  # each kernel is a launch there
     return optimized, with_batches(made, strides, policy.fusion)
 
 

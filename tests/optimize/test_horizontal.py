@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import fjit
+from fjit.backend import emulator
 from fjit.testing import check
 
 
@@ -88,6 +89,7 @@ def test_members_with_several_phases_filters_and_scans() -> None:
     def function(x: Any, y: Any, z: Any) -> Any:
         return x.sum(), y.std(axis=0), z[z > 0], np.cumsum(z * 2), np.sort(z), x[x > 1].sum()
 
+    check(function, x, y, z)
     for threads in (1, 2, 3):
         fused = fjit.fuse(function, threads=threads)
         assert any(len(batch) > 1 for batch in fused.lower(x, y, z).plan.batches)
@@ -106,6 +108,7 @@ def test_arguments_written_over_are_not_read_by_others_at_once() -> None:
         return before, other
 
     x, y = np.arange(2000.0), np.linspace(0, 1, 900)
+    assert fjit.fuse(function).lower(x, y).plan.batches
     want_x, want_y = x.copy(), y.copy()
     want = function(want_x, want_y)
     for _ in range(3):
@@ -132,16 +135,33 @@ def test_temporaries_of_members_do_not_share_memory() -> None:
 
 
 def test_what_depends_on_each_other_runs_in_turn() -> None:
-    def function(x: Any, y: Any) -> Any:
+    def function(x: Any, y: Any, z: Any) -> Any:
         low = fjit.barrier(x.min())
-        return y - low, x * 2
+        return y - low, np.exp(z)
 
-    plan = fjit.fuse(function).lower(np.ones(100), np.ones(70)).plan
+    plan = fjit.fuse(function).lower(np.ones(100), np.ones(70), np.ones(30)).plan
+    assert plan.batches
     place = {eqn: k for k, eqn in enumerate(plan.program.eqns)}
     for batch in plan.batches:
         made = {v for eqn in batch for v in eqn.outputs}
         assert not any(a in made for eqn in batch for a in eqn.inputs)
         assert [place[eqn] for eqn in batch] == list(range(place[batch[0]], place[batch[-1]] + 1))
+
+
+@pytest.mark.nvvm
+def test_a_gpu_runs_each_kernel_by_itself_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    launches = []
+    inner = emulator.launch
+
+    def launch(*args: Any, **more: Any) -> None:
+        launches.append(args[1])
+        inner(*args, **more)
+
+    monkeypatch.setattr(emulator, "launch", launch)
+    arguments = trees([100, 200, 300])
+    fused = fjit.fuse(adam, target="cuda-emulator")
+    assert_equal_trees(fused(*arguments), fjit.fuse(adam)(*arguments))
+    assert len(fused.explain(*arguments, compile=False).kernels) == len(launches) == 3
 
 
 def test_long_kernels_gain_nothing() -> None:
