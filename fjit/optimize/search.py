@@ -31,6 +31,9 @@ MOST_TOGGLES: Final = 3
 """Values of which both is tried in all combinations: to store them, to compute them again."""
 CLOSE: Final = 0.01
 """A gap that is not worth a search."""
+WORTH: Final = 0.03
+"""What storing other values has to gain: less is below what the model knows, and plans that take
+turns from size to size are compiled each."""
 
 
 class Part(NamedTuple):
@@ -83,19 +86,21 @@ class Search:
 
     def best(self) -> tuple[Outcome, float]:
         """The best plan found, and its gap; `grouping` stores what the plan does."""
-        best = first = self._outcome()
+        chosen = first = self._outcome()
+        least = first.ns
         toggles = self._toggles(first) if first.whole_gap > CLOSE else []
-        exact = len(toggles) <= MOST_TOGGLES
-        for chosen in _subsets(toggles[:MOST_TOGGLES]):
-            kept = tuple(v for v in chosen if v not in first.stored)
-            inline = tuple(v for v in chosen if v in first.stored)
+        exact = len(toggles) <= MOST_TOGGLES and first.gap == 0.0
+        for values in _subsets(toggles[:MOST_TOGGLES]):
+            kept = tuple(v for v in values if v not in first.stored)
+            inline = tuple(v for v in values if v in first.stored)
             other = self._outcome(kept, inline)
             exact = exact and other.gap == 0.0
-            if other.ns < best.ns * (1 - 1e-9):
-                best = other
-        self._restore(best)
-        gap = min(best.gap if exact else best.whole_gap, best.whole_gap)
-        return best, gap
+            least = min(least, other.ns)
+            if other.ns < min(chosen.ns, first.ns * (1 - WORTH)):
+                chosen = other
+        self._restore(chosen)
+        known = chosen.ns / least - 1.0 if exact and least else chosen.whole_gap
+        return chosen, max(0.0, min(known, chosen.whole_gap))
 
     def _outcome(self, kept: tuple[Var, ...] = (), inline: tuple[Var, ...] = ()) -> Outcome:
         greedy = Greedy(self.grouping, "auto", kept, inline)

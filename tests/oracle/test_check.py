@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fjit import forms, fused
+from fjit import fused, planning
 from fjit.backend import cpu
 from fjit.core import primitives as p
 from fjit.core.ir import Program
@@ -208,7 +208,7 @@ def test_a_wrong_elementary_function_is_caught(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_wrong_plan_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = forms.plan
+    plan = planning.plan
 
     def wrong(*arguments: Any, **keywords: Any) -> Plan:
         made = plan(*arguments, **keywords)
@@ -219,7 +219,7 @@ def test_a_wrong_plan_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     def list_of(made: Plan) -> list[Any]:
         return [made.program, made.kernels, made.decisions, made.layouts]
 
-    monkeypatch.setattr(forms, "plan", wrong)
+    monkeypatch.setattr(planning, "plan", wrong)
     fails("fused interpreter: output 0", lambda x: (x + 1, x + 2), X)
 
 

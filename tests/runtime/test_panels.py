@@ -86,7 +86,7 @@ def test_scipys_functions_multiply_as_well() -> None:
 
 
 def test_without_a_library_products_go_through_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fjit.forms.usable", lambda: False)
+    monkeypatch.setattr("fjit.planning.usable", lambda: False)
     check(relu, X, W, B)
     fused: Any = fjit.fuse(relu)
     assert fused.prepare(X, W, B).executable.steps[0].eqn.primitive.name == "matmul"
